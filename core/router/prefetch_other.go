@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package router
+
+func prefetch(_, _ uintptr) {}
