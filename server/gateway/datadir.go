@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"subway/core/wire"
+)
+
+// dataDir is the directory that outlives the process: one process at a time holds its
+// lock, and it keeps a floor under the epochs, so that they rise over a restart even if
+// the wall clock steps back between (PROTOCOL.md section 3).
+type dataDir struct{ lock *os.File }
+
+// epochsPerRun lies between the floors of two runs. It matters only where the wall clock
+// went back between them; else the floor follows the clock, 1,024 epochs a millisecond.
+const epochsPerRun = 1 << 28
+
+// openDataDir locks the directory, made if need be, and returns the floor of epochs.
+func openDataDir(path string, now wire.Time) (*dataDir, int64, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, 0, fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, 0, fmt.Errorf("data directory: %w", err)
+	}
+	d := &dataDir{lock: lock}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		d.close()
+		return nil, 0, fmt.Errorf("data directory %s is in use by another process", path)
+	}
+	floor, err := raiseFloor(filepath.Join(path, "epoch"), now)
+	if err != nil {
+		d.close()
+		return nil, 0, err
+	}
+	return d, floor, nil
+}
+
+// raiseFloor reads the last floor, stores a higher one, and returns it.
+func raiseFloor(path string, now wire.Time) (int64, error) {
+	floor := now.Millis() << 10
+	switch b, err := os.ReadFile(path); {
+	case err == nil:
+		last, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		if err != nil || last < 0 {
+			return 0, fmt.Errorf("%s does not hold a number: restore it, or remove it if no client has seen a later epoch", path)
+		}
+		floor = max(floor, last+epochsPerRun)
+		if floor >= 1<<53 {
+			return 0, fmt.Errorf("%s holds %d: no epochs are left that every client can read", path, last)
+		}
+	case !os.IsNotExist(err):
+		return 0, fmt.Errorf("data directory: %w", err)
+	}
+	tmp := path + ".new"
+	if err := writeSynced(tmp, strconv.FormatInt(floor, 10)+"\n"); err != nil {
+		return 0, fmt.Errorf("data directory: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return 0, fmt.Errorf("data directory: %w", err)
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return 0, fmt.Errorf("data directory: %w", err)
+	}
+	return floor, nil
+}
+
+// syncDir makes a rename in a directory stable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func writeSynced(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func (d *dataDir) close() {
+	if d != nil {
+		_ = d.lock.Close() // the lock goes with the descriptor
+	}
+}
