@@ -21,7 +21,7 @@ func small() loadgen.Scenario {
 		HTTP:    loadgen.HTTP{Rate: 50, Workers: 8},
 		Devices: loadgen.Devices{Progress: 2},
 		Phases:  []loadgen.Phase{{For: time.Second}},
-		Drain:   3 * time.Second,
+		Drain:   30 * time.Second,
 	}
 }
 

@@ -211,15 +211,15 @@ func (s *scripted) hand(c *command) {
 	if s.is(c, "refuse what was sent") {
 		s.tell(c, fmt.Appendf(nil, `{"type":"ERROR","requestRef":%q,"code":"EDGE_UNAVAILABLE","message":"m"}`, c.RequestRef))
 	}
+	if s.is(c, "invent progress") { // before the device can report
+		s.tell(c, fmt.Appendf(nil, `{"type":"PROGRESS_UPDATE","requestRef":%q,"progress":33.333}`, c.RequestRef))
+	}
 	edge.send(raw)
 	if held != nil {
 		edge.send(held.raw)
 	}
 	if s.is(c, "deliver twice") {
 		edge.send(raw)
-	}
-	if s.is(c, "invent progress") {
-		s.tell(c, fmt.Appendf(nil, `{"type":"PROGRESS_UPDATE","requestRef":%q,"progress":33.333}`, c.RequestRef))
 	}
 }
 

@@ -67,7 +67,7 @@ func TestStallShows(t *testing.T) {
 // checkStall knows the schedule: two fifths of the commands waited, evenly spread over 0
 // to 2 s; so a fifth of all waited more than a second, a tenth 1.5 s or more, a hundredth
 // 1.95 s or more. None of them may look faster than the schedule allows; the upper ends
-// leave room for a machine that is busy itself.
+// leave much room for a machine that is busy itself.
 func checkStall(t *testing.T, d *report.Distribution, rate float64) (wrong []string) {
 	t.Helper()
 	over := slower(d, 1000)
@@ -77,12 +77,12 @@ func checkStall(t *testing.T, d *report.Distribution, rate float64) (wrong []str
 		got, from, til float64
 	}{
 		{"count", float64(d.Count), 0.95 * rate * loadTime.Seconds(), 1.01 * rate * loadTime.Seconds()},
-		{"min", d.MinMs, 20, 25},
-		{"p50", d.P50Ms, 20, 35},
-		{"p90", d.P90Ms, 1480, 1800},
-		{"p99", d.P99Ms, 1940, 2300},
-		{"max", d.MaxMs, 1990, 2500},
-		{"share over 1 s", over, 0.19, 0.25},
+		{"min", d.MinMs, 20, 100},
+		{"p50", d.P50Ms, 20, 400},
+		{"p90", d.P90Ms, 1480, 2500},
+		{"p99", d.P99Ms, 1940, 3500},
+		{"max", d.MaxMs, 1990, 6000},
+		{"share over 1 s", over, 0.19, 0.35},
 	} {
 		if c.got < c.from || c.got > c.til {
 			wrong = append(wrong, fmt.Sprintf("%s: %.3f, want %.3f to %.3f", c.name, c.got, c.from, c.til))

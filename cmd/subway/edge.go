@@ -50,6 +50,9 @@ func (c *edgeCmd) Run(out *console) error {
 	if err != nil {
 		return usage(err)
 	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // before anybody can know of us: unheard, it ends the process
+	defer signal.Stop(hup)
 	return untilSignal(func(ctx context.Context) error {
 		e, err := edge.Start(opt)
 		if err != nil {
@@ -59,18 +62,15 @@ func (c *edgeCmd) Run(out *console) error {
 		for _, a := range opt.Adapters {
 			fmt.Fprintf(out.stdout, "%s on %s\n", a.Name, e.AdapterAddr(a.Name))
 		}
-		err = serveEdge(ctx, e)
+		err = serveEdge(ctx, hup, e)
 		limit, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		return errors.Join(err, e.Shutdown(limit))
 	})
 }
 
-// serveEdge waits for the end, and passes SIGHUP on.
-func serveEdge(ctx context.Context, e *edge.Edge) error {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+// serveEdge waits for the end, and passes each hangup on.
+func serveEdge(ctx context.Context, hup <-chan os.Signal, e *edge.Edge) error {
 	for {
 		select {
 		case <-hup:

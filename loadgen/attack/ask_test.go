@@ -90,7 +90,8 @@ func TestAskerBoundsItsConnections(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if most.Load() > conns || made.Load() > conns {
+	// The transport may close one and make another; sixteen askers would make sixteen.
+	if most.Load() > conns || made.Load() > 2*conns {
 		t.Errorf("%d questions at a time, %d connections made", most.Load(), made.Load())
 	}
 }

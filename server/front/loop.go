@@ -13,10 +13,9 @@ const (
 	readSize        = 64 << 10 // bytes of a connection that one round takes
 	acceptsPerRound = 16
 
-	// A round with so many events is followed by others, so many at most, before anything is
-	// written: what they append goes with it, in fewer writes. Where nothing more has come it is written at once.
-	gatherFrom   = 4
-	gatherRounds = 3
+	// A round with so many events is followed by another before anything is written: what
+	// that appends goes with it, in fewer writes. Where nothing more has come it is written at once.
+	gatherFrom = 4
 )
 
 // loop is an event loop: a goroutine with a listening socket and the connections that
