@@ -64,7 +64,7 @@ func webSocketOnly(fault string) loadgen.Scenario {
 func drain(want []string) time.Duration {
 	for _, due := range []string{"lost", "untold", "uncalled"} {
 		if slices.Contains(want, due) {
-			return 3 * time.Second
+			return 8 * time.Second
 		}
 	}
 	return time.Minute

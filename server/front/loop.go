@@ -13,9 +13,11 @@ const (
 	readSize        = 64 << 10 // bytes of a connection that one round takes
 	acceptsPerRound = 16
 
-	// A round with so many events is followed by another before anything is written: what
-	// that appends goes with it, in fewer writes. Where nothing more has come it is written at once.
-	gatherFrom = 4
+	// A round with so many events is followed by others, so many at most, before anything
+	// is written: what they append goes with it, in fewer writes. Where nothing more has
+	// come it is written at once.
+	gatherFrom   = 2
+	gatherRounds = 2
 )
 
 // loop is an event loop: a goroutine with a listening socket and the connections that
@@ -23,7 +25,7 @@ const (
 // the loop's own, the second belongs to everybody.
 //
 // A round takes the events that there are, reads each connection once, and then, or after
-// one round more, writes to each connection for which something was appended meanwhile,
+// a few rounds more, writes to each connection for which something was appended meanwhile,
 // by whomever, once.
 type loop struct {
 	srv      *Server
@@ -35,7 +37,7 @@ type loop struct {
 	free     []int32     // slots without a connection
 	spare    []*Conn     // the other of two dirty lists
 	asleep   bool        // asked.awake is to be set
-	gathered bool        // the last round wrote nothing
+	gathered int         // so many of the last rounds wrote nothing
 	looked   wire.Time   // when the deadlines were looked over
 	buf      []byte      // what one read brought
 
@@ -91,9 +93,11 @@ func (l *loop) run() {
 			l.lookOver(l.srv.clock())
 			l.resume()
 		}
-		if l.gathered = n >= gatherFrom && !l.gathered; l.gathered {
+		if n >= gatherFrom && l.gathered < gatherRounds {
+			l.gathered++
 			continue
 		}
+		l.gathered = 0
 		if !l.finish() {
 			break
 		}
