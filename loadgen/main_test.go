@@ -25,8 +25,6 @@ var binary string
 // processLifetime are goroutines of libraries that live as long as the process.
 var processLifetime = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
-	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-	goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
 }
 
 func TestMain(m *testing.M) {

@@ -2,6 +2,7 @@ package front
 
 import (
 	"math"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,20 +20,54 @@ const (
 // Where the loop, or the whole machine, was held up, the peers' bytes may be waiting
 // in their sockets: one look is left out, so that they are read first and nobody is
 // taken for silent because we were.
-func (l *loop) lookOver(now wire.Time) {
+//
+// It returns the earliest instant that is left.
+func (l *loop) lookOver(now wire.Time) (earliest wire.Time) {
 	heldUp := now-l.looked > heldUpAfter
 	l.looked = now
 	l.looks.Add(1)
 	if heldUp {
+		return now
+	}
+	l.ticks = now // whatever is armed meanwhile, the tick is set afterwards
+	earliest = never
+	for i, due := range l.next {
+		if now >= due {
+			c := l.slots[i].conn
+			l.next[i] = never // what is done about it may arm the connection again
+			l.arm(c, c.look(now))
+			due = l.next[i]
+		}
+		earliest = min(earliest, due)
+	}
+	return earliest
+}
+
+// restTicks is how many ticks a loop leaves out where nothing is due: each wakes an idle
+// process.
+const restTicks = 4
+
+// tick sets when the deadlines are looked over next.
+func (l *loop) tick(earliest wire.Time) error {
+	o := &l.srv.o
+	now := l.srv.clock()
+	after := min(max(time.Duration(min(earliest, now+wire.Time(time.Hour))-now), o.Tick), restTicks*o.Tick)
+	if l.paused {
+		after = o.Tick
+	}
+	l.ticks = now + wire.Time(after)
+	return l.poll.tick(after)
+}
+
+// hasten brings the next look forward to due, or to a tick from now.
+func (l *loop) hasten(due wire.Time) {
+	if due >= l.ticks {
 		return
 	}
-	for i, due := range l.next {
-		if now < due {
-			continue
+	if now := l.srv.clock(); l.ticks-now > wire.Time(l.srv.o.Tick) {
+		if err := l.tick(due); err != nil {
+			l.srv.fail(err)
 		}
-		c := l.slots[i].conn
-		l.next[i] = never // what is done about it may arm the connection again
-		l.arm(c, c.look(now))
 	}
 }
 

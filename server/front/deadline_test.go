@@ -262,7 +262,7 @@ func TestHeldUp(t *testing.T) {
 	holder.write(text("hold"))
 	f.clock.Advance(2 * time.Minute)
 	held := time.Now()
-	until(t, "the tick is over, before the bytes come", func() bool { return time.Since(held) > 2*f.s.o.Tick })
+	until(t, "the tick is over, before the bytes come", func() bool { return time.Since(held) > (restTicks+1)*f.s.o.Tick })
 	c.write(text("alive"))
 	close(hold)
 	holder.expect("hold")

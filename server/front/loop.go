@@ -39,6 +39,7 @@ type loop struct {
 	asleep   bool        // asked.awake is to be set
 	gathered int         // so many of the last rounds wrote nothing
 	looked   wire.Time   // when the deadlines were looked over
+	ticks    wire.Time   // when they will be again
 	buf      []byte      // what one read brought
 
 	looks atomic.Uint64 // how often the deadlines were looked over
@@ -90,8 +91,11 @@ func (l *loop) run() {
 			l.event(&l.poll.events[i])
 		}
 		if ticked {
-			l.lookOver(l.srv.clock())
 			l.resume()
+			if err := l.tick(l.lookOver(l.srv.clock())); err != nil {
+				l.srv.fail(err)
+				break
+			}
 		}
 		if n >= gatherFrom && l.gathered < gatherRounds {
 			l.gathered++
@@ -314,6 +318,7 @@ func (l *loop) add(c *Conn, fd int, due wire.Time) error {
 	c.fd = int32(fd)
 	s := &l.slots[c.slot]
 	s.conn, l.next[c.slot] = c, due
+	l.hasten(due)
 	err := l.poll.add(fd, unix.EPOLLIN, c.slot, s.gen)
 	if err != nil {
 		l.remove(c)
@@ -330,10 +335,11 @@ func (l *loop) remove(c *Conn) {
 	c.fd, c.state = -1, stateGone
 }
 
-// arm has the connection looked at no later than due.
+// arm has the connection looked at no later than due, but for a tick.
 func (l *loop) arm(c *Conn, due wire.Time) {
 	if c.state != stateGone && due < l.next[c.slot] {
 		l.next[c.slot] = due
+		l.hasten(due)
 	}
 }
 

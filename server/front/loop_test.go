@@ -66,26 +66,75 @@ func TestBusyLoopIsWokenByThePoller(t *testing.T) {
 	}
 }
 
-// An event that is late for its connection does not reach the next one in its slot.
-func TestLateEvent(t *testing.T) {
-	s := &Server{o: (&Options{Logger: quiet()}).defaults()}
-	s.clock, s.log = s.o.Clock, s.o.Logger
-	pair := func() [2]int {
-		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = unix.Close(p[1]) })
-		return p
-	}
-	listener := pair()
-	l, err := newLoop(s, listener[0])
+// newPair returns two connected sockets, of which the test closes the second.
+func newPair(t *testing.T) [2]int {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.end()
+	t.Cleanup(func() { _ = unix.Close(p[1]) })
+	return p
+}
+
+// stopped returns a loop that nobody runs, and its clock.
+func stopped(t *testing.T) (*loop, *clock) {
+	now := &clock{}
+	s := &Server{o: (&Options{Logger: quiet(), Clock: now.Now}).defaults()}
+	s.clock, s.log = s.o.Clock, s.o.Logger
+	l, err := newLoop(s, newPair(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.end)
+	return l, now
+}
+
+// Where nothing is due a loop leaves ticks out, and what becomes due meanwhile is not late
+// for that.
+func TestTicksLeftOut(t *testing.T) {
+	l, now := stopped(t)
+	tick := l.srv.o.Tick
+	c := &Conn{l: l}
+	if err := l.add(c, newPair(t)[0], never); err != nil {
+		t.Fatal(err)
+	}
+	after := func(want time.Duration) {
+		t.Helper()
+		if got := time.Duration(l.ticks - now.Now()); got != want {
+			t.Errorf("the next look is in %v, want %v", got, want)
+		}
+	}
+	look := func() {
+		if err := l.tick(l.lookOver(now.Now())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	after(restTicks * tick)
+	l.arm(c, now.Now()+wire.Time(restTicks*tick))
+	after(restTicks * tick)
+	l.arm(c, now.Now()+wire.Time(2*tick))
+	after(2 * tick)
+	l.arm(c, now.Now()+1)
+	after(tick)
+	l.next[c.slot] = now.Now() + wire.Time(3*tick)
+	look()
+	after(3 * tick)
+	now.Advance(3*tick - 1)
+	look()
+	after(tick)
+	l.paused = true // accept failed: it is tried again at the next tick
+	l.next[c.slot] = never
+	look()
+	after(tick)
+}
+
+// An event that is late for its connection does not reach the next one in its slot.
+func TestLateEvent(t *testing.T) {
+	l, now := stopped(t)
+	now.Advance(1)
 	add := func() (*Conn, int) {
-		p := pair()
+		p := newPair(t)
 		c := &Conn{l: l}
 		if err := l.add(c, p[0], never); err != nil {
 			t.Fatal(err)

@@ -91,7 +91,7 @@ func serve(t testing.TB, change func(*Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, sessions: make(chan *echo, 4096), clock: &clock{}}
 	f.clock.now.Store(int64(1_700_000_000_000_000_000))
-	o := Options{Listen: "127.0.0.1:0", Loops: 2, Tick: 2 * time.Millisecond, LingerTimeout: 100 * time.Millisecond, Logger: quiet()}
+	o := Options{Listen: "127.0.0.1:0", Loops: 2, Tick: 500 * time.Microsecond, LingerTimeout: 100 * time.Millisecond, Logger: quiet()}
 	o.Open = func(c *Conn, now wire.Time) Session {
 		e := newEcho(c)
 		select {

@@ -43,7 +43,6 @@ type poller struct {
 	raw    syscall.RawConn
 	look   func(uintptr) bool // p.poll, made once
 	rest   func() bool        // called before the loop parks; false: there is work to do
-	every  time.Duration      // the tick
 	bell   int                // an eventfd
 	parked bool               // since the last round
 	since  time.Time          // when it last was
@@ -52,8 +51,8 @@ type poller struct {
 	events [maxEvents]unix.EpollEvent
 }
 
-func (p *poller) open(every time.Duration, rest func() bool) (err error) {
-	p.every, p.rest, p.look, p.bell = every, rest, p.ready, -1
+func (p *poller) open(first time.Duration, rest func() bool) (err error) {
+	p.rest, p.look, p.bell = rest, p.ready, -1
 	if p.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
@@ -69,7 +68,7 @@ func (p *poller) open(every time.Duration, rest func() bool) (err error) {
 		p.raw, err = p.set.SyscallConn()
 	}
 	if err == nil {
-		err = p.tick()
+		err = p.tick(first)
 	}
 	if err != nil {
 		p.close()
@@ -84,16 +83,18 @@ func (p *poller) close() {
 	_ = p.set.Close()
 }
 
-// tick has wait return when the tick is over, whatever comes.
-func (p *poller) tick() error { return p.set.SetReadDeadline(time.Now().Add(p.every)) }
+// tick has wait return after this time, whatever comes.
+func (p *poller) tick(after time.Duration) error {
+	return p.set.SetReadDeadline(time.Now().Add(after))
+}
 
 // wait parks until there are events, which are in p.events[:n] then, or until rest
-// says that there is other work, or the tick is over.
+// says that there is other work, or the tick is over: tick is to be called again then.
 func (p *poller) wait() (n int, ticked bool, err error) {
 	p.n, p.err = 0, nil
 	if err = p.raw.Read(p.look); err == os.ErrDeadlineExceeded {
 		p.poll() // who held us up may have kept bytes waiting: they go first
-		ticked, err = true, p.tick()
+		ticked, err = true, nil
 	}
 	if err == nil {
 		err = p.err

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	busyTick  = 10 * time.Millisecond  // while commands are in flight
-	idleTick  = 250 * time.Millisecond // while there are none: records and routes get old
-	calmTicks = 10                     // without a command in flight, before it rests
+	busyTick  = 10 * time.Millisecond // while commands are in flight
+	idleTick  = time.Second           // while there are none: records and routes get old
+	calmTicks = 10                    // without a command in flight, before it rests
 )
 
 // pulse drives the router's timers: each busyTick while commands are in flight and for

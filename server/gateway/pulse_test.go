@@ -43,7 +43,7 @@ func TestPulse(t *testing.T) {
 		defer stop()
 		p.during(time.Second) // it comes to rest
 		for round := range 20 {
-			if n := p.during(10 * time.Second); n != 40 {
+			if n := p.during(10 * time.Second); n != 10 {
 				t.Fatalf("round %d: %d ticks in ten seconds without a command", round, n)
 			}
 			time.Sleep(time.Duration(round) * 17 * time.Millisecond) // somewhere in its rest
