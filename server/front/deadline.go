@@ -43,8 +43,8 @@ func (l *loop) lookOver(now wire.Time) (earliest wire.Time) {
 	return earliest
 }
 
-// restTicks is how many ticks a loop leaves out where nothing is due: each wakes an idle
-// process.
+// restTicks is how many ticks lie between two looks where nothing is due: each would wake
+// an idle process.
 const restTicks = 4
 
 // tick sets when the deadlines are looked over next.

@@ -28,6 +28,6 @@
 // calls its Session. Everybody else appends to its outbox (outbox.go), which is
 // guarded by a mutex, bounded in bytes, and written out once per round of the loop.
 // A loop that has nothing to do parks in Go's poller, as any goroutine that reads
-// does (poll.go). Deadlines cost no timer: each loop looks over one slice of instants
-// four times a second (deadline.go).
+// does (poll.go). Deadlines cost no timer: each loop looks over one slice of instants, four
+// times a second or, where nothing is due, once (deadline.go).
 package front

@@ -281,6 +281,7 @@ func (l *loop) accept() {
 func (l *loop) pause(why error) {
 	l.srv.log.Warn("accept failed, trying again", "in", l.srv.o.Tick, "error", why)
 	l.paused = l.poll.change(l.listener, 0, tokenListener, 0) == nil
+	l.hasten(l.srv.clock())
 }
 
 // resume accepts again what pause left waiting.

@@ -123,8 +123,11 @@ func TestTicksLeftOut(t *testing.T) {
 	now.Advance(3*tick - 1)
 	look()
 	after(tick)
-	l.paused = true // accept failed: it is tried again at the next tick
 	l.next[c.slot] = never
+	look()
+	after(restTicks * tick)
+	l.pause(unix.EMFILE) // accept failed: it is tried again at the next tick
+	after(tick)
 	look()
 	after(tick)
 }

@@ -51,7 +51,7 @@ type Options struct {
 	StallTimeout    time.Duration // without progress of what waits for the peer, else 4429 (30 s)
 	CloseTimeout    time.Duration // for what is queued when a connection is closed (3 s)
 	LingerTimeout   time.Duration // for the peer's answer to our close (5 s)
-	Tick            time.Duration // how often the deadlines are looked over (250 ms)
+	Tick            time.Duration // how late a deadline is noticed at most (250 ms)
 
 	// Clock returns the present instant; it must never step back (default: wall time
 	// at the start plus the monotonic time since).
