@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 // need skips the test where the tools are not there, and fails it where they must be.
 func need(t *testing.T) {

@@ -54,7 +54,7 @@ func webSocketOnly(fault string) loadgen.Scenario {
 		s.Devices.Progress = 0
 	}
 	if fault == "invent progress" {
-		s.Devices.Progress = 2
+		s.Devices.Progress, s.Devices.Delay = 2, time.Second // the Backend hears of the invention before the device reports
 	}
 	return s
 }

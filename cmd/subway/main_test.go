@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 // cleanEnv is the environment without settings of ours.
 func cleanEnv(more ...string) []string {

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 15 * time.Second
+const patience = 40 * time.Second
 
 // until polls a condition.
 func until(t testing.TB, what string, ok func() bool) {

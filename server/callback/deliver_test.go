@@ -105,7 +105,7 @@ func TestRetryAfter(t *testing.T) {
 		o := open(t, Options{Clock: func() time.Time { return now }, MaxRetryAfter: 300 * time.Millisecond})
 		o.Notify(final(s.URL, "r", nil))
 		hs := s.wait(2)
-		if gap := hs[1].at.Sub(hs[0].at); gap < 295*time.Millisecond || gap > 3*time.Second {
+		if gap := hs[1].at.Sub(hs[0].at); gap < 295*time.Millisecond || gap > 10*time.Second {
 			t.Errorf("Retry-After %s, cut to 300 ms: gap %v", v, gap)
 		}
 	}
@@ -335,7 +335,7 @@ func TestCloseGivesUp(t *testing.T) {
 	if err := o.Close(ctx); err == nil {
 		t.Error("no error although nothing was delivered")
 	}
-	if d := time.Since(begin); d > 5*time.Second {
+	if d := time.Since(begin); d > 15*time.Second {
 		t.Errorf("Close took %v", d)
 	}
 	for i := range ks {

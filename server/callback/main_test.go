@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 10 * time.Second
+const patience = 40 * time.Second
 
 // hit is a request that a sink saw.
 type hit struct {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+const patience = 40 * time.Second
 
 func await[T any](t testing.TB, what string, ch <-chan T) (v T) {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 15 * time.Second
+const patience = 40 * time.Second
 
 // childEnv makes this binary an edge or a Gateway of its own, to be killed.
 const childEnv = "SUBWAY_EDGE_TEST_CHILD"

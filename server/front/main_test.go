@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+const patience = 40 * time.Second
 
 // echo is a Session that sends back what it gets and notes what happens to it.
 type echo struct {

@@ -43,7 +43,7 @@ func TestDrain(t *testing.T) {
 	backend.wantClose(1001)
 	_ = backend.conn.Close()
 	_ = edge.conn.Close()
-	if took := (<-down).Sub(ended); took > 3*time.Second {
+	if took := (<-down).Sub(ended); took > 10*time.Second {
 		t.Errorf("it took %v to stop", took)
 	}
 	if hits := r.wait(n); len(hits) != n {
@@ -81,7 +81,7 @@ func TestDrainEnds(t *testing.T) {
 	_ = backend.conn.Close()
 	_ = edge.conn.Close()
 	<-done
-	if took := time.Since(began); took < 300*time.Millisecond || took > 4*time.Second {
+	if took := time.Since(began); took < 300*time.Millisecond || took > 10*time.Second {
 		t.Errorf("it took %v to stop", took)
 	}
 	if a := <-waited; a != nil && (a.status != 200 || a.str("status") != "DISPATCHED") {
@@ -104,7 +104,7 @@ func TestDrainOfNothing(t *testing.T) {
 	go func() { closed <- p.closes(); _ = p.conn.Close() }()
 	began := time.Now()
 	f.stop(patience)
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %v to stop", took)
 	}
 	if code := <-closed; code != 1001 {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+const patience = 40 * time.Second
 
 func seeded(t testing.TB) *rand.Rand {
 	seed := rand.Uint64()

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+const patience = 40 * time.Second
 
 // door is an edge that a test plays. It takes a REGISTER, unless told not to, and notes
 // all else.

@@ -368,7 +368,7 @@ func TestBlocked(t *testing.T) {
 	}
 	began := time.Now()
 	connect(t, address, "td-01")
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the takeover took %v", took)
 	}
 	if reason := await(t, "the end", d.closed); reason != "4409" {
@@ -396,7 +396,7 @@ func TestCrowd(t *testing.T) {
 		t.Error("the third got an answer")
 	}
 	began := time.Now()
-	if err := a.Shutdown(context.Background()); err != nil || time.Since(began) > 4*time.Second {
+	if err := a.Shutdown(context.Background()); err != nil || time.Since(began) > 10*time.Second {
 		t.Errorf("the end took %v: %v", time.Since(began), err)
 	}
 	if code := await(t, "the end", p.dismissed); code != 0x8b {
