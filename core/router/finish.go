@@ -248,9 +248,10 @@ func (r *Router) tellDeviceCancelled(rec *record, msg []byte, now wire.Time) {
 	s.conn.Append(wire.ClassNotice, msg, nil, nil)
 }
 
-// expire ends a command whose deadline has come; the record's shard is held.
+// expire ends a command whose deadline has come; the record's shard is held. One that
+// waits for a device without a route has lost no edge: the edge is back, without it.
 func (r *Router) expire(rec *record, now wire.Time) {
-	if e := rec.edge.Load(); !e.connected() {
+	if e := rec.edge.Load(); e != r.limbo && !e.connected() {
 		r.fail(rec, TimedOut, wire.CodeConnectionLost, "The edge went and did not come back before the timeout", now)
 		return
 	}

@@ -82,7 +82,7 @@ func (f *Refusal) append(dst []byte) []byte {
 // why it is refused. The Origin is not judged here, see OriginAllowed.
 func ParseHandshake(head []byte) (Handshake, *Refusal) {
 	var p headParser
-	line, rest, ok := cutLine(head)
+	line, rest, ok := cutLine(bytes.TrimPrefix(head, []byte("\r\n"))) // RFC 9112 section 2.2
 	if !ok || !p.requestLine(line) {
 		return Handshake{}, refuseHead
 	}
@@ -122,10 +122,10 @@ func (p *headParser) judge() (Handshake, *Refusal) {
 	switch {
 	case p.hosts != 1 || p.origins > 1 || p.authorization > 1:
 		return none, refuseHead
-	case string(p.method) != "GET":
-		return none, refuseMethod
 	case string(p.Path) != "/" && string(p.Path) != "/ws":
 		return none, refusePath
+	case string(p.method) != "GET":
+		return none, refuseMethod
 	case p.body:
 		return none, refuseBody
 	case !p.http11 || !p.upgrade || !p.connection || p.closes:

@@ -43,6 +43,7 @@ var refusals = []refusal{
 	{"below /ws", change(lineRequest, "GET /ws/x HTTP/1.1"), 404, "NOT_FOUND"},
 	{"an API path", change(lineRequest, "GET /api/commands HTTP/1.1"), 404, "NOT_FOUND"},
 	{"POST", change(lineRequest, "POST /ws HTTP/1.1"), 405, "METHOD_NOT_ALLOWED"},
+	{"POST elsewhere", change(lineRequest, "POST /nope HTTP/1.1"), 404, "NOT_FOUND"},
 	{"POST with a length", strings.Replace(change(lineRequest, "POST /ws HTTP/1.1"), lineHost, lineHost+"\r\nContent-Length: 0", 1), 405, "METHOD_NOT_ALLOWED"},
 	{"HTTP/1.0", change(lineRequest, "GET /ws HTTP/1.0"), 400, "INVALID_REQUEST"},
 	{"no version", change(lineVersion, ""), 426, "INVALID_REQUEST"},
@@ -121,6 +122,7 @@ func TestHandshakeTaken(t *testing.T) {
 		{"own Origin, a port", change(lineHost, "Host: gw.example:18081\r\nOrigin: http://gw.example:18081"), ""},
 		{"own Origin, IPv6", change(lineHost, "Host: [::1]:18081\r\nOrigin: http://[::1]:18081"), ""},
 		{"configured Origin", change(lineHost, lineHost+"\r\nOrigin: https://app.example"), ""},
+		{"an empty line before it", "\r\n" + request, ""},
 		{"Content-Length: 0", change(lineHost, lineHost+"\r\nContent-Length: 0"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
