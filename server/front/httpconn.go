@@ -67,7 +67,8 @@ type httpConn struct {
 	net.Conn
 	s      *Server
 	l      *loop  // that it came from, and goes back to as a WebSocket
-	pre    []byte // read on the loop, not yet by fasthttp
+	pre    []byte // read, not yet by fasthttp
+	ends   bounds // of the requests
 	sealed bool   // nothing more is to be read here
 	moved  bool   // it is a WebSocket now
 	linger bool   // an error was answered: the client may still be sending
@@ -98,9 +99,11 @@ func PeerGone(ctx *fasthttp.RequestCtx) bool {
 	return gone || err != nil
 }
 
+// Read reads no further than to the end of the request in progress.
 func (h *httpConn) Read(p []byte) (int, error) {
 	if len(h.pre) > 0 {
 		n := copy(p, h.pre)
+		n = h.ends.next(p[:n])
 		if h.pre = h.pre[n:]; len(h.pre) == 0 {
 			h.pre = nil
 		}
@@ -109,7 +112,12 @@ func (h *httpConn) Read(p []byte) (int, error) {
 	if h.sealed {
 		return 0, errSealed
 	}
-	return h.Conn.Read(p)
+	all, err := h.Conn.Read(p)
+	n := h.ends.next(p[:all])
+	if n < all {
+		h.pre = append([]byte(nil), p[n:all]...)
+	}
+	return n, err
 }
 
 // Close ends the connection, after an error answer only when the client had the
