@@ -100,7 +100,7 @@ func (e *Edge) notHere(ref, target string, now wire.Time) {
 // again handles a command whose ref is known (PROTOCOL.md section 5): its answer, if there
 // is one, is given again; otherwise nothing happens, for the command is queued or was
 // handed over. Where the answer goes by itself on this link (it waits in the backlog, or
-// was sent from there and may have crossed the command), that one is enough.
+// was sent from there, before or after the command was repeated), that one is enough.
 // e.mu is held.
 func (e *Edge) again(t *entry) {
 	e.count.repeated++

@@ -17,8 +17,7 @@ import (
 // The same barrier says that answers and status which were sent directly have arrived. The
 // answers that are not confirmed when the link breaks are sent again on the next one, in
 // their order and before the backlog, and the newest status of each device joins the
-// backlog. A Gateway that repeats the command of such an answer before it has read that gets
-// the answer once.
+// backlog. A Gateway that repeats the command of such an answer gets the answer once.
 
 const (
 	windowBytes = 1 << 20
@@ -277,9 +276,6 @@ func (e *Edge) reached(now wire.Time) {
 	e.heard()
 	var refs []string
 	confirm := func(t *entry) {
-		if t != nil {
-			t.covered = 0 // a command that is repeated from now on did not cross its answer
-		}
 		if t != nil && e.refs[t.ref] == t && !t.confirmed {
 			t.confirmed = true
 			delete(e.unconfirmed, t)

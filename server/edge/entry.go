@@ -31,7 +31,7 @@ type entry struct {
 	inBacklog   bool     // the answer waits for the link
 	unasked     int64    // the link on which the answer will go by itself, see drain.go
 	asked       int64    // the link on which it was asked for, see Edge.again
-	covered     int64    // the link on which it went before it was asked for, until it is known to have arrived
+	covered     int64    // the link on which it went before it was asked for
 	wait        *waiting // while it is queued or committing
 }
 
