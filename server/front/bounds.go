@@ -15,6 +15,7 @@ type bounds struct {
 	chunked bool
 	long    bool     // the line did not fit
 	n       int      // bytes of line
+	length  int64    // that the head said
 	left    int64    // of the body, or of the chunk
 	line    [64]byte // the start of the line in progress
 }
@@ -78,11 +79,13 @@ func (b *bounds) endLine() (ends bool) {
 	case atChunk:
 		size, _, _ := bytes.Cut(line, []byte{';'})
 		left, err := strconv.ParseInt(string(trimOWS(size)), 16, 64)
-		switch b.left, b.state = left, afterChunk; {
+		switch {
 		case err != nil || left < 0:
 			b.state = lostBounds
 		case left == 0:
 			b.state = inTrailer
+		default:
+			b.left, b.state = left, afterChunk
 		}
 	case afterChunk:
 		b.state = atChunk
@@ -98,18 +101,18 @@ func (b *bounds) field(line []byte) (ends bool) {
 	name, value, _ := bytes.Cut(line, []byte{':'})
 	switch {
 	case len(line) == 0 && b.chunked:
-		b.state, b.left = atChunk, 0
+		b.state = atChunk
 	case len(line) == 0:
-		if b.left = -b.left; b.left == 0 {
-			return true
-		}
+		b.left = b.length
+		return b.left == 0
 	case isName(name, "transfer-encoding"):
 		b.chunked = true
 	case isName(name, "content-length"):
 		length, err := strconv.ParseInt(string(trimOWS(value)), 10, 64)
-		if b.left = -length; err != nil || length < 0 || b.long { // negative until the body begins
+		if err != nil || length < 0 || b.long {
 			b.state = lostBounds
 		}
+		b.length = length
 	}
 	return false
 }

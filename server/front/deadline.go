@@ -49,14 +49,12 @@ const restTicks = 4
 
 // tick sets when the deadlines are looked over next.
 func (l *loop) tick(earliest wire.Time) error {
-	o := &l.srv.o
-	now := l.srv.clock()
-	after := min(max(time.Duration(min(earliest, now+wire.Time(time.Hour))-now), o.Tick), restTicks*o.Tick)
+	now, tick := l.srv.clock(), wire.Time(l.srv.o.Tick)
+	l.ticks = min(max(earliest, now+tick), now+restTicks*tick)
 	if l.paused {
-		after = o.Tick
+		l.ticks = now + tick
 	}
-	l.ticks = now + wire.Time(after)
-	return l.poll.tick(after)
+	return l.poll.tick(time.Duration(l.ticks - now))
 }
 
 // hasten brings the next look forward to due, or to a tick from now.

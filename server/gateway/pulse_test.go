@@ -46,7 +46,7 @@ func TestPulse(t *testing.T) {
 			if n := p.during(10 * time.Second); n != 10 {
 				t.Fatalf("round %d: %d ticks in ten seconds without a command", round, n)
 			}
-			time.Sleep(time.Duration(round) * 17 * time.Millisecond) // somewhere in its rest
+			p.during(time.Duration(round) * 17 * time.Millisecond) // somewhere in its rest
 			p.pending.Add(1)
 			p.stir()
 			if n := p.during(busyTick); n != 1 {
