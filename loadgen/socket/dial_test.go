@@ -189,6 +189,11 @@ func TestDialsAreBounded(t *testing.T) {
 		t.Errorf("%d handshakes at a time, want at most %d", most, dials)
 	}
 
+	until(t, "the last dials are over", func() bool { // a Close is called before its dial makes room
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.dialing == 0
+	})
 	e.mu.Lock() // as if a million waited
 	e.dialing, e.queue = dials, make([]*Conn, maxQueued)
 	e.mu.Unlock()
