@@ -406,7 +406,7 @@ func (st *station) url() string { return "ws://" + st.srv.Addr().String() + "/ws
 func (l *link) Receive(b []byte, now wire.Time) {
 	var m message
 	_ = json.Unmarshal(b, &m)
-	l.put(b)
+	defer l.put(b) // who waits for it finds it answered: no COMMAND goes before REGISTER_ACK
 	switch m.Type {
 	case "REGISTER":
 		l.conn.Append(wire.ClassNotice, wire.AppendRegisterAck(nil, m.ClientID, m.ClientType, "s", 1, 30000, now), nil, nil)
