@@ -2,6 +2,7 @@ package front
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"github.com/panjf2000/gnet/v2/pkg/pool/byteslice"
 	"golang.org/x/sys/unix"
@@ -108,7 +109,12 @@ func (c *Conn) halfClose(now wire.Time) {
 // refuse answers a request that is not taken and closes the connection after it.
 func (c *Conn) refuse(f *Refusal, now wire.Time) {
 	c.l.srv.stats.refused.Add(1)
-	answer := f.append(byteslice.Get(firstOutbox)[:0])
+	c.lastAnswer(f.append(byteslice.Get(firstOutbox)[:0]), now)
+}
+
+// lastAnswer sends an answer and closes the connection after it. The answer's memory is
+// pooled.
+func (c *Conn) lastAnswer(answer []byte, now wire.Time) {
 	c.out, c.raw, c.broken = answer, uint16(len(answer)), true
 	c.outboxMu.Lock()
 	c.box.shut = true
@@ -129,10 +135,18 @@ func (c *Conn) drop(reason string, now wire.Time) {
 	c.l.remove(c)
 	c.release()
 	c.end(closedWithout(reason), reason, now)
-	if c.upgraded {
-		c.l.srv.stats.leave(&c.l.srv.stats.websockets)
-	} else {
-		c.l.srv.stats.leave(&c.l.srv.stats.waiting)
+	c.l.srv.stats.leave(c.kind())
+}
+
+// kind is the count that the connection is part of.
+func (c *Conn) kind() *atomic.Int64 {
+	switch n := &c.l.srv.stats; {
+	case c.upgraded:
+		return &n.websockets
+	case c.served:
+		return &n.http
+	default:
+		return &n.waiting
 	}
 }
 

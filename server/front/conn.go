@@ -50,13 +50,14 @@ type Conn struct {
 	state      state
 	registered bool
 	upgraded   bool // counted as a WebSocket
+	served     bool // answered on the loop, counted as an HTTP connection
 	started    bool // as one, and its end was not counted yet
 	broken     bool // the input cannot be parsed any more
 	peerClosed bool // the peer's close frame has come
 	blocked    bool // its socket is full, and the loop is told when it has room
 
 	rd     Reader
-	opened wire.Time // accepted, then upgraded
+	opened wire.Time // accepted, answered, or its next request began; then upgraded
 	pinged wire.Time
 	begun  wire.Time // the message in progress began, 0: none
 	until  wire.Time // of stateClosing and stateLinger

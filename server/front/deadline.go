@@ -74,7 +74,11 @@ func (c *Conn) look(now wire.Time) wire.Time {
 	o := &c.l.srv.o
 	switch c.state {
 	case stateHead:
-		if due := c.opened + o.headAfter; now < due {
+		due := c.opened + o.headAfter
+		if c.served && c.head == nil {
+			due = c.opened + o.idleAfter
+		}
+		if now < due {
 			return due
 		}
 		if c.head == nil {

@@ -28,15 +28,24 @@ func (s *Server) newConn(l *loop, remote netip.AddrPort) *Conn {
 // without an end the HTTP road answers 431.
 func (c *Conn) readHead(data []byte, now wire.Time) {
 	s := c.l.srv
-	scanned := 0
-	if c.head != nil {
-		scanned = c.head.scanned
+	kept, scanned := c.head, 0
+	if kept != nil {
+		scanned = kept.scanned
 		data = c.keepHead(data)
 	}
 	end := headEnd(data, scanned-3)
+	if n := c.answer(data, end, now); n > 0 {
+		defer kept.free()
+		c.head = nil
+		if data = data[n:]; c.state != stateHead || len(data) == 0 {
+			return
+		}
+		end = headEnd(data, 0)
+	}
 	if end < 0 && len(data) <= s.o.MaxHead {
 		if c.head == nil {
 			data = c.keepHead(data)
+			c.beginNext(now)
 		}
 		c.head.scanned = len(data)
 		return
@@ -44,18 +53,18 @@ func (c *Conn) readHead(data []byte, now wire.Time) {
 	var h Handshake
 	var refusal *Refusal
 	if end < 0 || end > s.o.MaxHead || !asksUpgrade(data[:end]) {
-		if refusal = s.handOver(c, data); refusal == nil {
+		if refusal = s.handOver(c, data, nil); refusal == nil {
 			return
 		}
 	} else if h, refusal = ParseHandshake(data[:end]); refusal == nil {
 		refusal = s.admit(&h)
 	}
-	kept := c.head
+	kept = c.head
 	if refusal != nil {
 		c.refuse(refusal, now)
 	} else {
+		c.kind().Add(-1)
 		c.upgraded = true
-		s.stats.waiting.Add(-1)
 		s.stats.websockets.Add(1)
 		c.start(&h, data[end:], now)
 	}

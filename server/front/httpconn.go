@@ -21,13 +21,14 @@ const (
 var errSealed = errors.New("front: the connection goes back to its loop")
 
 // handOver gives the connection to fasthttp: the descriptor is duplicated, the loop
-// closes its own, and a goroutine serves it from the bytes that were read on. It
-// returns why that cannot be done, or nil. Loop only.
-func (s *Server) handOver(c *Conn, data []byte) *Refusal {
+// closes its own, and a goroutine serves it from the bytes that were read on, after it has
+// written what is left of the answers before. It returns why that cannot be done, or nil.
+// Loop only.
+func (s *Server) handOver(c *Conn, data, unsent []byte) *Refusal {
 	switch {
 	case s.draining.Load():
 		return refuseGoing
-	case s.stats.http.Load() >= int64(s.o.MaxHTTP):
+	case !c.served && s.stats.http.Load() >= int64(s.o.MaxHTTP):
 		return refuseBusy
 	}
 	conn, err := duplicate(int(c.fd))
@@ -40,13 +41,28 @@ func (s *Server) handOver(c *Conn, data []byte) *Refusal {
 	_ = unix.Close(int(c.fd))
 	c.l.remove(c)
 	c.release()
-	s.stats.waiting.Add(-1)
+	c.kind().Add(-1)
 	s.stats.http.Add(1)
 	s.mu.Lock()
 	s.httpConn[h] = struct{}{}
 	s.mu.Unlock()
-	go func() { _ = s.http.ServeConn(h) }()
+	go h.serve(append([]byte(nil), unsent...))
 	return nil
+}
+
+// serve is the connection's goroutine.
+func (h *httpConn) serve(unsent []byte) {
+	if len(unsent) > 0 {
+		if h.SetWriteDeadline(time.Now().Add(h.s.o.WriteTimeout)) != nil {
+			_ = h.Close()
+			return
+		}
+		if _, err := h.Write(unsent); err != nil {
+			_ = h.Close()
+			return
+		}
+	}
+	_ = h.s.http.ServeConn(h)
 }
 
 // duplicate returns a net.Conn for the same socket. The descriptors it makes are

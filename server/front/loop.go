@@ -41,6 +41,7 @@ type loop struct {
 	looked   wire.Time   // when the deadlines were looked over
 	ticks    wire.Time   // when they will be again
 	buf      []byte      // what one read brought
+	prompt   *prompter   // nil: every request has a goroutine
 
 	looks atomic.Uint64 // how often the deadlines were looked over
 	mu    sync.Mutex
@@ -68,6 +69,9 @@ type asked struct {
 
 func newLoop(s *Server, listener int) (*loop, error) {
 	l := &loop{srv: s, listener: listener, looked: s.clock(), buf: make([]byte, readSize)}
+	if s.o.HTTP != nil && s.o.Prompt != nil {
+		l.prompt = newPrompter(s)
+	}
 	if err := l.poll.open(s.o.Tick, l.rest); err != nil {
 		return nil, err
 	}

@@ -23,8 +23,12 @@ type Options struct {
 	// any message. Nil refuses the connection with 1013.
 	Open func(c *Conn, now wire.Time) Session
 	// HTTP serves every request that asks for no WebSocket, on a goroutine of the
-	// connection (nil: 404).
+	// connection or, where Prompt says so, on its event loop (nil: 404).
 	HTTP fasthttp.RequestHandler
+	// Prompt says which requests HTTP answers at once, without waiting for anything, by
+	// method and target as they were sent. They are served on the event loop unless
+	// something about them is out of the ordinary. Nil: none.
+	Prompt func(method, target []byte) bool
 	// Origins are accepted besides the request's own host; "*" stands for any.
 	Origins []string
 
@@ -62,8 +66,8 @@ type Options struct {
 // options are Options with defaults filled in and durations as wire.Time.
 type options struct {
 	Options
-	registerAfter, headAfter, silentAfter, slowAfter, stallAfter wire.Time
-	pingEvery, closeFlush, linger                                wire.Time
+	registerAfter, headAfter, idleAfter, silentAfter, slowAfter, stallAfter wire.Time
+	pingEvery, closeFlush, linger                                           wire.Time
 
 	slowLook, stallLook wire.Time // how often a slow message, a stalled peer is looked at
 }
@@ -130,6 +134,7 @@ func (o *Options) defaults() options {
 		Options:       *o,
 		registerAfter: wire.Time(o.RegisterTimeout),
 		headAfter:     wire.Time(o.HeadTimeout),
+		idleAfter:     wire.Time(o.IdleTimeout),
 		silentAfter:   wire.Time(o.SilenceTimeout),
 		slowAfter:     wire.Time(o.SlowTimeout),
 		stallAfter:    wire.Time(o.StallTimeout),

@@ -56,6 +56,11 @@ var exact = func() map[string]*endpoint {
 	return m
 }()
 
+// isPrompt reports whether the request posts one command and does not wait for its end.
+func isPrompt(method, target []byte) bool {
+	return string(method) == "POST" && (string(target) == "/api/commands" || string(target) == "/api/command")
+}
+
 // serve answers one HTTP request. The path is matched as it was sent, before any
 // normalisation: a requestRef may hold "/" or "..", percent-encoded.
 func (g *Gateway) serve(ctx *fasthttp.RequestCtx) {

@@ -204,7 +204,7 @@ func (g *Gateway) frontOptions() front.Options {
 		Open: func(c *front.Conn, now wire.Time) front.Session {
 			return &session{g.router.Open(c, c.RemoteAddr().String(), now), g.pulse}
 		},
-		HTTP: g.serve, Clock: g.clock.now, Logger: o.Logger,
+		HTTP: g.serve, Prompt: isPrompt, Clock: g.clock.now, Logger: o.Logger,
 		MaxPartial: int64(o.Memory / 16), MaxWaiting: int64(o.Memory / 4), MaxMessage: o.MaxMessage, MaxBody: o.MaxMessage, MaxOutbox: o.waitingBytes(), MaxHead: o.MaxHead,
 		RegisterTimeout: o.RegisterTimeout, HeadTimeout: o.HeadTimeout, BodyTimeout: o.BodyTimeout, IdleTimeout: o.IdleTimeout,
 		PingInterval: o.PingInterval, SilenceTimeout: o.SilenceTimeout, StallTimeout: o.StallTimeout,
