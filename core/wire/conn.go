@@ -8,6 +8,11 @@ const (
 	ClassCommand Class = iota // refused with Full while the way is blocked: the sender keeps it, in its order of priority
 	ClassNotice               // kept up to the outbox's bound, beyond which the connection is closed with 4429
 	ClassStatus               // dropped while more than the status limit waits
+
+	// Durable is a flag beside a class: the message leaves only when all that was
+	// journalled before it was appended is on stable storage (PROTOCOL.md section 9). Other
+	// notices may leave before it; commands do not, with the flag or without.
+	Durable Class = 0x80
 )
 
 // Result is what became of a message given to a connection.

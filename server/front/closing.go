@@ -161,6 +161,7 @@ func (c *Conn) release() {
 		}
 	}
 	box.buf, box.latePong = nil, nil
+	box.dropHeld()
 	if box.charged > 0 {
 		c.charge(0)
 	}

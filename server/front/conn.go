@@ -53,6 +53,7 @@ type Conn struct {
 	served     bool // answered on the loop, counted as an HTTP connection
 	started    bool // as one, and its end was not counted yet
 	broken     bool // the input cannot be parsed any more
+	closeHeld  bool // to be closed once nothing waits for the journal any more, until then at the latest
 	peerClosed bool // the peer's close frame has come
 	blocked    bool // its socket is full, and the loop is told when it has room
 
@@ -60,7 +61,7 @@ type Conn struct {
 	opened wire.Time // accepted, answered, or its next request began; then upgraded
 	pinged wire.Time
 	begun  wire.Time // the message in progress began, 0: none
-	until  wire.Time // of stateClosing and stateLinger
+	until  wire.Time // of stateClosing, stateLinger and closeHeld
 
 	out []byte // pooled: what is being written, from off on
 	off int

@@ -102,6 +102,16 @@ func (c *Conn) look(now wire.Time) wire.Time {
 
 // lookOpen enforces the deadlines of a WebSocket (PROTOCOL.md section 2).
 func (c *Conn) lookOpen(o *options, now wire.Time) wire.Time {
+	if c.closeHeld {
+		if now < c.until {
+			return c.until
+		}
+		c.outboxMu.Lock()
+		c.box.dropHeld()
+		c.outboxMu.Unlock()
+		c.flush(now)
+		return never
+	}
 	due := never
 	wait := func(t wire.Time) bool { due = min(due, t); return now < t }
 

@@ -59,6 +59,8 @@ type slot struct {
 type asked struct {
 	dirty     []*Conn // their outboxes have something for the loop
 	back      []comer // connections that come back from HTTP; no more than Options.MaxHTTP
+	held      []*Conn // something of theirs waits for the journal
+	stored    bool    // which has come further
 	awake     bool    // the loop will look at all this unasked; else the bell is to be rung
 	closeCode uint16  // close every WebSocket; 0: no
 	closeText string
@@ -119,7 +121,7 @@ func (l *loop) rest() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := &l.asked
-	if len(a.dirty) > 0 || len(a.back) > 0 || a.closeCode != 0 || a.drain || a.stop {
+	if len(a.dirty) > 0 || len(a.back) > 0 || a.closeCode != 0 || a.drain || a.stop || a.stored {
 		return false
 	}
 	l.asleep, a.awake = true, false
@@ -176,7 +178,13 @@ func (l *loop) finish() bool {
 		return false
 	}
 	l.asked = asked{dirty: l.spare[:0], awake: true}
+	if !a.stored {
+		l.asked.held = a.held
+	}
 	l.mu.Unlock()
+	if a.stored {
+		a.dirty = l.letGo(a.held, a.dirty)
+	}
 	if len(a.dirty) == 0 && len(a.back) == 0 && a.closeCode == 0 && !a.drain {
 		l.spare = a.dirty
 		return true

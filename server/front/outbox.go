@@ -13,16 +13,17 @@ import (
 // loop takes it as a whole, and what it took counts as waiting until the socket has it.
 type outbox struct {
 	buf     []byte // pooled: frames that came since the loop last looked; nil when there are none
-	waiting int    // bytes in buf and in Conn.out from Conn.off on
+	waiting int    // bytes in buf, in held, and in Conn.out from Conn.off on
 	raw     uint16 // bytes at the start of buf that are no frames: the answer to the handshake
 	want    bool   // a command was refused: the session is owed a Writable
 	blocked bool   // the socket is full; the loop goes on by itself when there is room
 	queued  bool   // the connection is in its loop's list of dirty ones
 	shut    bool   // closed or closing: nothing more is taken
 
-	charged  int       // bytes counted in the server's total, see charge
-	latePong *latePong // the newest ping, to be answered when there is room; nil: none
-	close    *closing  // what to close with; nil until then
+	charged  int        // bytes counted in the server's total, see charge
+	held     []heldBack // what waits for the journal, in its order; see held.go
+	latePong *latePong  // the newest ping, to be answered when there is room; nil: none
+	close    *closing   // what to close with; nil until then
 }
 
 // latePong is a ping's payload. Only a flood of pings needs one.
@@ -49,10 +50,12 @@ const (
 // Options.CommandWindow bytes wait; Session.Writable then follows. A ClassStatus is
 // Dropped while more than Options.StatusLimit waits. A ClassNotice is taken up to
 // Options.MaxOutbox; beyond, the connection is closed with 4429. Gone: the
-// connection is closed or closing. It never blocks and, with pooled memory at hand,
-// does not allocate.
+// connection is closed or closing. With wire.Durable it waits for Options.Journal as
+// well. It never blocks and, with pooled memory at hand, does not allocate.
 func (c *Conn) Append(class wire.Class, a, b, e []byte) wire.Result {
 	o := &c.l.srv.o
+	durable := class&wire.Durable != 0 && o.Journal != nil
+	class &^= wire.Durable
 	n := len(a) + len(b) + len(e)
 	c.outboxMu.Lock()
 	box := &c.box
@@ -72,6 +75,16 @@ func (c *Conn) Append(class wire.Class, a, b, e []byte) wire.Result {
 		c.outboxMu.Unlock()
 		c.CloseWith(wire.CloseTooSlow, reasonTooSlow)
 		return wire.Gone
+	}
+	if durable || len(box.held) > 0 {
+		if mark := box.mark(class, durable, o.Journal); mark > 0 {
+			first := box.hold(mark, a, b, e)
+			c.outboxMu.Unlock()
+			if first {
+				c.l.pushHeld(c, mark)
+			}
+			return wire.Accepted
+		}
 	}
 	had := len(box.buf)
 	box.reserve(n + maxHead)
@@ -111,16 +124,21 @@ func (box *outbox) queue() bool {
 
 // reserve makes room for n more bytes in buf.
 func (box *outbox) reserve(n int) {
-	need := len(box.buf) + n
-	if need <= cap(box.buf) {
-		return
+	box.buf = reserve(box.buf, n)
+}
+
+// reserve returns pooled memory, or nil, with room for n more bytes.
+func reserve(buf []byte, n int) []byte {
+	need := len(buf) + n
+	if need <= cap(buf) {
+		return buf
 	}
-	b := byteslice.Get(max(need, 2*cap(box.buf), firstOutbox))
-	m := copy(b, box.buf)
-	if box.buf != nil {
-		byteslice.Put(box.buf)
+	b := byteslice.Get(max(need, 2*cap(buf), firstOutbox))
+	m := copy(b, buf)
+	if buf != nil {
+		byteslice.Put(buf)
 	}
-	box.buf = b[:m]
+	return b[:m]
 }
 
 // control queues a control frame.
@@ -177,6 +195,9 @@ func (c *Conn) flush(now wire.Time) {
 	if c.take() {
 		c.beginClose(now)
 		c.take()
+	} else if c.closeHeld && c.until == 0 {
+		c.until = now + c.l.srv.o.closeFlush
+		c.l.arm(c, c.until)
 	}
 	if c.write(now) {
 		c.written(now)
@@ -191,7 +212,10 @@ func (c *Conn) take() (toClose bool) {
 	defer c.outboxMu.Unlock()
 	c.box.queued = false
 	if c.box.shut && c.state == stateOpen {
-		return true
+		if len(c.box.held) == 0 || c.box.close.code == wire.CloseTooSlow {
+			return true
+		}
+		c.closeHeld = true
 	}
 	if c.off == len(c.out) {
 		if c.out != nil {
@@ -214,7 +238,7 @@ func (c *Conn) written(now wire.Time) {
 		box.control(opPong, late.payload[:late.n])
 		box.latePong = nil
 	}
-	box.waiting = len(c.out) - c.off + len(box.buf)
+	box.waiting = len(c.out) - c.off + len(box.buf) + box.heldBytes()
 	tooSlow := box.charged > 0 && !c.charge(box.waiting) && box.blocked
 	again := len(box.buf) > 0 && box.queue()
 	empty := box.waiting == 0
@@ -292,6 +316,7 @@ func (c *Conn) dropUnstarted() {
 		byteslice.Put(c.box.buf)
 		c.box.buf, c.box.raw = nil, 0
 	}
+	c.box.dropHeld()
 	c.box.waiting = len(c.out) - c.off
 	c.outboxMu.Unlock()
 }

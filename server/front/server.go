@@ -57,6 +57,9 @@ type Options struct {
 	LingerTimeout   time.Duration // for the peer's answer to our close (5 s)
 	Tick            time.Duration // how late a deadline is noticed at most (250 ms)
 
+	// Journal is what messages of class wire.Durable wait for; nil: they wait for nothing.
+	Journal Journal
+
 	// Clock returns the present instant; it must never step back (default: wall time
 	// at the start plus the monotonic time since).
 	Clock  func() wire.Time
