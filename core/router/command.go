@@ -113,6 +113,10 @@ func (r *Router) accept(c *wire.Command, hash uint64, kinds *lastType, src *Sess
 		r.pending.Add(-1)
 		return refuseOverloaded("The Gateway holds as many commands as it can")
 	}
+	if r.journal != nil && r.journal.Full() {
+		r.pending.Add(-1)
+		return refuseOverloaded("The Gateway's journal takes no commands now")
+	}
 	rec := r.newRecord(c, src, d, sh, hash, now)
 	rec.counters = kinds.counters(&r.metrics, c.CommandType)
 	if refusal := r.place(rec, m, c, now); refusal != nil {
@@ -152,7 +156,7 @@ func (r *Router) newRecord(c *wire.Command, src *Session, d *device, sh *shard, 
 func (s *Session) ackCommand(rec *record, now wire.Time) {
 	w := workPool.Get().(*work)
 	w.out = wire.AppendCommandAck(w.out[:0], rec.ref(), []byte(rec.dev.id), now)
-	s.conn.Append(wire.ClassNotice, w.out, nil, nil)
+	s.conn.Append(wire.ClassNotice|s.r.durable, w.out, nil, nil)
 	w.release()
 }
 
@@ -179,8 +183,16 @@ func (r *Router) place(rec *record, m *message, c *wire.Command, now wire.Time) 
 // placeAt is place where the edge is known; its lock is held.
 func (r *Router) placeAt(e *edge, rec *record, m *message, mayWait bool, now wire.Time) *Refusal {
 	s := e.session.Load()
+	logged := false
 	if s != nil && e.waiting == 0 && !e.handing && !e.hold && e.replay.head == nil {
-		switch s.conn.Append(wire.ClassCommand, m.a, m.b, m.c) {
+		class := wire.ClassCommand
+		if logged = r.journal != nil; logged {
+			r.logAccepted(rec, e, m, now)
+			if !e.dedupe {
+				class |= wire.Durable
+			}
+		}
+		switch s.conn.Append(class, m.a, m.b, m.c) {
 		case wire.Accepted:
 			if e.dedupe {
 				r.retain(rec, m)
@@ -191,16 +203,29 @@ func (r *Router) placeAt(e *edge, rec *record, m *message, mayWait bool, now wir
 			s = nil
 		}
 	}
+	refusal := r.mayWait(e, s, rec, m.size(), mayWait, now)
+	if refusal != nil {
+		if logged {
+			r.logVoid(rec)
+		}
+		return refusal
+	}
+	r.logAccepted(rec, e, m, 0)
+	r.retain(rec, m)
+	e.enqueue(rec)
+	return nil
+}
+
+// mayWait says why a command may not wait for e, whose session is s, or nil.
+func (r *Router) mayWait(e *edge, s *Session, rec *record, size int, queue bool, now wire.Time) *Refusal {
 	switch {
-	case s == nil && !mayWait:
+	case s == nil && !queue:
 		return refuseAway(e, now)
 	case s == nil && rec.dev.waiting.Load() >= r.limits.DeviceQueue:
 		return refuseOverloaded("As many commands wait for the device as may")
-	case !e.room(&r.limits, rec.priority, m.size()):
+	case !e.room(&r.limits, rec.priority, size):
 		return refuseOverloaded("As much waits for the edge as may")
 	}
-	r.retain(rec, m)
-	e.enqueue(rec)
 	return nil
 }
 
@@ -320,7 +345,7 @@ func (r *Router) handOver(e *edge, s *Session, rec *record, now wire.Time) (move
 	case e.session.Load() != s: // another session has an order of its own
 		e.putBack(rec)
 		return nil, true
-	case e.hold || s.conn.Append(wire.ClassCommand, rec.msg, nil, nil) != wire.Accepted:
+	case !r.pushAgain(e, s, rec, now):
 		e.putBack(rec)
 		return nil, false
 	}
@@ -329,6 +354,25 @@ func (r *Router) handOver(e *edge, s *Session, rec *record, now wire.Time) (move
 	}
 	r.handed(e, rec, now)
 	return nil, true
+}
+
+// pushAgain gives a record in hand to s, or reports that the way is blocked. One that is
+// handed over for the first time leaves when that is journalled, so that nobody who reads
+// the journal takes it for one that the edge cannot have. The edge and the record's shard
+// are held.
+func (r *Router) pushAgain(e *edge, s *Session, rec *record, now wire.Time) bool {
+	if e.hold {
+		return false
+	}
+	if r.journal == nil || rec.state != Pending {
+		return s.conn.Append(wire.ClassCommand, rec.msg, nil, nil) == wire.Accepted
+	}
+	r.logHanded(rec, e, now)
+	if s.conn.Append(wire.ClassCommand|wire.Durable, rec.msg, nil, nil) == wire.Accepted {
+		return true
+	}
+	r.logHanded(rec, e, 0)
+	return false
 }
 
 // putBack puts a record in hand back where it was taken from; e.mu and the record's

@@ -125,7 +125,7 @@ func (s *Session) progress(w *work, ref []byte, now wire.Time) *wire.Fault {
 // advance notes progress; the record's shard is held.
 func (r *Router) advance(rec *record, progress []byte, now wire.Time) {
 	if rec.state == Pending {
-		r.reached(rec)
+		r.reached(rec, now)
 	}
 	rec.state, rec.progressed, rec.updated = InProgress, now, now
 	r.keepProgress(rec, progress)
@@ -133,11 +133,12 @@ func (r *Router) advance(rec *record, progress []byte, now wire.Time) {
 	sh.wheel.remove(rec)
 	rec.deadline = min(now+wire.Time(rec.timeoutMs)*1e6, rec.created+wire.Time(r.limits.MaxLifetime))
 	sh.wheel.add(rec)
+	r.logDeadline(rec)
 }
 
 // reached takes a PENDING record out of what is to be handed over, now or again: its
 // device has the command, however it came there. The record's shard is held.
-func (r *Router) reached(rec *record) {
+func (r *Router) reached(rec *record, now wire.Time) {
 	e := rec.lockEdge()
 	defer e.mu.Unlock()
 	r.releaseMessage(rec)
@@ -145,6 +146,7 @@ func (r *Router) reached(rec *record) {
 		e.unlink(rec)
 		e.fly(rec)
 	}
+	r.logHanded(rec, e, now)
 }
 
 // keepProgress keeps the newest progress with the record, or none where that is too
@@ -245,7 +247,7 @@ func (r *Router) tellDeviceCancelled(rec *record, msg []byte, now wire.Time) {
 	if msg == nil {
 		msg = wire.AppendCancel(nil, rec.ref(), []byte(rec.dev.id), now)
 	}
-	s.conn.Append(wire.ClassNotice, msg, nil, nil)
+	s.conn.Append(wire.ClassNotice|r.durable, msg, nil, nil) // behind the command
 }
 
 // expire ends a command whose deadline has come; the record's shard is held. One that
@@ -287,7 +289,8 @@ func (r *Router) settle(rec *record) (full bool) {
 	return full
 }
 
-// conclude is the one step that ends a command; its shard is held and it is not final.
+// conclude is the one step that ends a command; its shard is held and it is not final. Its
+// result, error and execution time are set.
 // The caller tells of the end and calls settle.
 func (r *Router) conclude(rec *record, state State, code []byte, now wire.Time) {
 	rec.state = state
@@ -298,6 +301,7 @@ func (r *Router) conclude(rec *record, state State, code []byte, now wire.Time) 
 	e.mu.Unlock()
 	r.releaseMessage(rec)
 	r.holdMore(-excess(rec.mem) - excess(rec.progress))
+	r.write(rec)
 	r.metrics.concluded(rec, code, now)
 	if rec.waiter != nil {
 		rec.waiter.tell(rec)
@@ -327,7 +331,7 @@ func (r *Router) tell(rec *record, msg []byte) {
 	}
 	var last *Session
 	for s := r.backends.sessionOf(rec.source); s != last; s = r.backends.sessionOf(rec.source) {
-		if s == nil || s.conn.Append(wire.ClassNotice, msg, nil, nil) != wire.Gone {
+		if s == nil || s.conn.Append(wire.ClassNotice|r.durable, msg, nil, nil) != wire.Gone {
 			return
 		}
 		last = s

@@ -122,6 +122,7 @@ func (r *Router) forgetEdge(e *edge) {
 	for e.devices != nil {
 		r.dropRoute(e.devices)
 	}
+	r.logForget(e)
 	r.awayOf(e).remove(e)
 	delete(r.edgesBy(e.direct), e.id)
 }

@@ -60,6 +60,7 @@ type conn struct {
 func newConn(hear func(class wire.Class, msg []byte)) *conn { return &conn{room: -1, hear: hear} }
 
 func (c *conn) Append(class wire.Class, a, b, d []byte) wire.Result {
+	class &^= wire.Durable
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

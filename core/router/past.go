@@ -117,7 +117,8 @@ const (
 	pastResult     = 60
 	pastError      = 64
 	pastExecution  = 68
-	pastHead       = 72
+	pastMark       = 72 // uint64, of the record in this process's journal; it is not stored there
+	pastHead       = 80
 )
 
 const (
@@ -139,11 +140,10 @@ func pastTargetOf(past []byte) []byte {
 	return past[from : from+int(past[pastTarget])]
 }
 
-// bury makes an ended record of one in flight, whose shard is held: it is in no list and
-// not in the wheel, and everybody was told of its end. It is used again, or, while it is
-// in somebody's hand, left to the garbage collector. full says that a bound is passed now.
-func (r *Router) bury(rec *record) (full bool) {
-	sh, edge := rec.shard, rec.edge.Load()
+// write puts the ended form of a record in flight, whose shard is held, into the archive
+// and the journal.
+func (r *Router) write(rec *record) {
+	edge := rec.edge.Load()
 	flags, source := byte(0), ""
 	if rec.source != nil {
 		flags, source = flagBackend, rec.source.id
@@ -156,8 +156,9 @@ func (r *Router) bury(rec *record) (full bool) {
 	}
 	n := pastHead + rec.refLen + len(source) + len(rec.dev.id) + len(edge.id) + rec.typeLen +
 		len(rec.progress) + len(rec.result) + len(rec.errorJSON) + len(rec.execution)
-	at, b, full := r.archive.reserve(n, rec.hash, rec.seq, rec.ended, &r.limits)
-	h := (*[pastHead]byte)(b)
+	at, all, full := r.archive.reserve(n, rec.hash, rec.seq, rec.ended, &r.limits)
+	rec.at, rec.full = at, full
+	b, h := all, (*[pastHead]byte)(all)
 	le := binary.LittleEndian
 	le.PutUint64(h[pastSeq:], rec.seq)
 	le.PutUint64(h[pastCreated:], uint64(rec.created))
@@ -181,19 +182,36 @@ func (r *Router) bury(rec *record) (full bool) {
 	b = b[copy(b, rec.result):]
 	b = b[copy(b, rec.errorJSON):]
 	copy(b, rec.execution)
-
-	sh.remove(rec)
-	sh.past.add(newPastSlot(rec.hash, at))
-	if rec.track != nil {
-		if sh.tracks == nil {
-			sh.tracks = make(map[spot]*Delivery)
-		}
-		sh.tracks[at] = rec.track
+	le.PutUint64(h[pastMark:], 0)
+	if r.journal != nil {
+		rec.mark = r.journal.Append(kindEnded, all)
+		le.PutUint64(h[pastMark:], rec.mark)
 	}
+}
+
+// bury makes an ended record of one in flight that was written, whose shard is held: it
+// is in no list and not in the wheel, and everybody was told of its end. It is used again,
+// or, while it is in somebody's hand, left to the garbage collector.
+func (r *Router) bury(rec *record) (full bool) {
+	sh := rec.shard
+	full = rec.full
+	sh.remove(rec)
+	sh.addPast(rec.hash, rec.at, rec.track)
 	if rec.place != placeHand {
 		sh.recycle(rec)
 	}
 	return full
+}
+
+// addPast enters an ended record; s.mu is held.
+func (s *shard) addPast(hash uint64, at spot, track *Delivery) {
+	s.past.add(newPastSlot(hash, at))
+	if track != nil {
+		if s.tracks == nil {
+			s.tracks = make(map[spot]*Delivery)
+		}
+		s.tracks[at] = track
+	}
 }
 
 // past is what a record that was read back from the archive has in place of an edge.
@@ -217,7 +235,7 @@ func (r *Router) exhume(sh *shard, at spot) *record {
 	rec.timeoutMs, rec.created = int64(le.Uint32(h[pastTimeout:])), wire.Time(le.Uint64(h[pastCreated:]))
 	rec.handed, rec.progressed = wire.Time(le.Uint64(h[pastHanded:])), wire.Time(le.Uint64(h[pastProgressed:]))
 	rec.ended = wire.Time(le.Uint64(h[pastEnded:]))
-	rec.updated = rec.ended
+	rec.updated, rec.mark = rec.ended, le.Uint64(h[pastMark:])
 	rec.refLen, rec.typeLen = int(h[pastRef]), int(le.Uint32(h[pastType:]))
 	ids := int(h[pastSource]) + int(h[pastTarget]) + int(h[pastEdge])
 	lengths := [...]int{int(le.Uint32(h[pastProgress:])), int(le.Uint32(h[pastResult:])), int(le.Uint32(h[pastError:])), int(le.Uint32(h[pastExecution:]))}

@@ -104,6 +104,7 @@ func (rec *record) view() *wire.CommandRecord {
 		Result: clone(rec.result), Error: clone(rec.errorJSON), ExecutionTime: clone(rec.execution),
 	}
 	v.Callback = rec.track.view()
+	v.Mark = rec.mark
 	return v
 }
 

@@ -87,6 +87,7 @@ type record struct {
 	progressed wire.Time // last progress; 0: none
 	ended      wire.Time
 	updated    wire.Time
+	stored     wire.Time // deadline as it was journalled last
 
 	// mem holds requestRef, commandType and callback URL one after the other.
 	mem             []byte
@@ -97,7 +98,11 @@ type record struct {
 	progress        []byte  // JSON of the last progress
 	waiter          *Waiter // told of the end, made by the first who waits
 
-	// JSON, of its end. Until it is buried they are borrowed from whoever ends it.
+	at   spot   // where its ended form stands, once it is concluded
+	full bool   // more ended records are kept than may be
+	mark uint64 // of its end in the journal; 0: none
+
+	// JSON, of its end. Until it is concluded they are borrowed from whoever ends it.
 	result, errorJSON, execution []byte
 }
 

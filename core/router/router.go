@@ -53,6 +53,8 @@ type Config struct {
 	OrphanResponses bool
 	// EpochFloor is below every epoch to be given; a restart gives a higher one.
 	EpochFloor int64
+	// Journal keeps what must survive the process; nil: nothing does.
+	Journal Journal
 	// HeartbeatMs is the interval that REGISTER_ACK announces.
 	HeartbeatMs int
 }
@@ -63,6 +65,10 @@ type Router struct {
 	limits Limits
 	seed   maphash.Seed
 	nonce  string // of this run, in session ids
+
+	journal Journal    // nil: none
+	durable wire.Class // wire.Durable where there is one
+	restore *restoring // what is being restored; nil: nothing any more
 
 	routes   *routeTable
 	backends backendTable
@@ -104,6 +110,9 @@ func New(cfg Config, now wire.Time) *Router {
 		limbo:   &edge{},
 		stray:   make(map[*device]struct{}),
 		flaps:   make(map[*device]*flap),
+	}
+	if r.journal = cfg.Journal; r.journal != nil {
+		r.durable, r.restore = wire.Durable, newRestoring()
 	}
 	r.epoch.Store(max(cfg.EpochFloor, now.Millis()<<10))
 	for i := range r.shards {

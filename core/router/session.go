@@ -186,7 +186,11 @@ func (s *Session) countInvalid() {
 // refuse sends an ERROR that answers a message and ends nothing.
 func (s *Session) refuse(ref []byte, code wire.Code, text string, details []byte, now wire.Time) {
 	s.r.metrics.routingError(code)
-	s.conn.Append(wire.ClassNotice, wire.AppendError(nil, code.String(), text, details, ref, now), nil, nil)
+	class := wire.ClassNotice
+	if code == wire.CodeDuplicateRequest || code == wire.CodeAlreadyEnded { // it tells of a command
+		class |= s.r.durable
+	}
+	s.conn.Append(class, wire.AppendError(nil, code.String(), text, details, ref, now), nil, nil)
 }
 
 func (s *Session) refuseWith(ref []byte, why *Refusal, now wire.Time) {

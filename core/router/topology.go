@@ -49,6 +49,9 @@ func (r *Router) join(s *Session, kind wire.ClientType, id string, behind bool, 
 	e.seen.Store(int64(now))
 	changed := r.applyDevices(e, w, behind, epoch, now)
 	r.release(e, fresh)
+	if fresh || !behind {
+		r.logEdge(e)
+	}
 	if e.told != wordOnline || changed {
 		r.tellEdge(e, wordOnline, "registered", now)
 	}
@@ -193,6 +196,7 @@ func (r *Router) addRoute(e *edge, id, info []byte, epoch int64, now wire.Time) 
 		delete(r.stray, d)
 	}
 	e.attach(d)
+	r.logRoute(d, e)
 	r.reroute(d, from, e)
 	return d, true
 }
@@ -202,6 +206,7 @@ func (r *Router) addRoute(e *edge, id, info []byte, epoch int64, now wire.Time) 
 func (r *Router) dropRoute(d *device) {
 	from := d.edge.Load()
 	r.detach(d, from)
+	r.logUnroute(d)
 	r.reroute(d, from, r.limbo)
 	if d.waiting.Load() > 0 {
 		r.stray[d] = struct{}{}
@@ -268,6 +273,7 @@ func (r *Router) depart(s *Session, reason string, now wire.Time) {
 	}
 	e.goodbye = reason == reasonGoodbye
 	r.awayOf(e).push(e, now)
+	r.logEdge(e)
 	if e.speaks() {
 		r.tellEdge(e, wordOffline, reason, now)
 	}

@@ -53,6 +53,8 @@ type CommandRecord struct {
 	Error          easyjson.RawMessage `json:"error,omitempty"`
 	ExecutionTime  easyjson.RawMessage `json:"executionTime,omitempty"`
 	Callback       *CallbackState      `json:"callback,omitempty"`
+
+	Mark uint64 `json:"-"` // of the end in the Gateway's journal: nobody is told of it before that is stored
 }
 
 // CallbackState is the callback's part of a CommandRecord.
