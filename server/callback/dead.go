@@ -44,6 +44,12 @@ type deadStore struct {
 
 // buryLocked makes a final notice, in no lane any more, a dead letter.
 func (o *Outbox) buryLocked(n *notice, lastError string) {
+	o.fateLocked(kindDead, n, Dead, lastError)
+	o.keepDeadLocked(n, lastError)
+}
+
+// keepDeadLocked is buryLocked for one that the journal has as a dead letter.
+func (o *Outbox) keepDeadLocked(n *notice, lastError string) {
 	n.tell(Dead)
 	d := &o.dead
 	id := finalID(n.ref())
@@ -53,6 +59,7 @@ func (o *Outbox) buryLocked(n *notice, lastError string) {
 		Attempts: n.attempts, LastError: lastError, CreatedAt: n.created, serial: d.serial,
 	}
 	if old := d.byID[n.dead.ID]; old != nil { // an orphan's answer may come twice
+		o.fateLocked(kindDone, old, Dead, "")
 		d.remove(old)
 	}
 	if d.byID == nil {
@@ -62,6 +69,7 @@ func (o *Outbox) buryLocked(n *notice, lastError string) {
 	d.byID[n.dead.ID] = n
 	d.bytes += n.size()
 	for len(d.letters) > o.opt.MaxDead || d.bytes > o.opt.MaxDeadBytes {
+		o.fateLocked(kindDone, d.letters[0], Dead, "")
 		d.remove(d.letters[0])
 		o.counts[Evicted]++
 	}
@@ -134,6 +142,7 @@ func (o *Outbox) Retry(id string) error {
 		n.tell(Dead)
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
+	o.fateLocked(kindAgain, n, Pending, "")
 	o.dead.remove(n)
 	n.dead = nil
 	o.counts[Resent]++

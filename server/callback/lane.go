@@ -21,6 +21,7 @@ type notice struct {
 	restAt   int // path and query in url, as a target has them
 	restEnd  int
 	serial   uint64 // of a progress: part of its X-Callback-Id
+	number   uint64 // of a final notice that is journalled; 0: it is not
 	attempts int    // begun in this series
 	final    bool
 	track    Tracker

@@ -16,13 +16,26 @@ func (o *Outbox) Notify(n *Notice) {
 	defer o.mu.Unlock()
 	if o.closing {
 		o.counts[Refused]++
+		if m.final && o.opt.Journal != nil { // it is for the next start
+			o.numbers++
+			m.number = o.numbers
+			o.noteLocked(m)
+		}
 		return
 	}
 	if !m.final {
 		o.serial++
 		m.serial = o.serial
 	}
-	if full := o.admitLocked(m, &t); full != nil {
+	if o.opt.Journal == nil || !o.holdLocked(m) {
+		o.takeInLocked(m, &t)
+	}
+}
+
+// takeInLocked puts a notice into its lane, or does with it what is done where there is no
+// room.
+func (o *Outbox) takeInLocked(m *notice, t *target) {
+	if full := o.admitLocked(m, t); full != nil {
 		o.counts[Full]++
 		if m.final {
 			o.buryLocked(m, full.Error())

@@ -66,6 +66,8 @@ type Options struct {
 	Resolver    *net.Resolver // nil: Go's own
 	Policy      Policy
 
+	Journal Journal // what final notices are kept in, and all wait for; nil: none
+
 	Clock  func() time.Time // the wall clock, for Retry-After dates; time.Now
 	Logger *slog.Logger     // nil: silent
 }
@@ -136,6 +138,12 @@ type Outbox struct {
 
 	spareLanes []*lane // to be used again
 
+	held      []heldNotice // what waits for the journal, in its order
+	heldBytes int
+	numbers   uint64     // of the last final notice that was journalled
+	rec       []byte     // a record in the making
+	restore   *restoring // what is being restored; nil: nothing
+
 	closing bool          // Notify refuses
 	stopped bool          // nothing starts any more and what fails is left as it is
 	drained chan struct{} // closed when closing and queued == 0
@@ -178,7 +186,7 @@ type Stats struct {
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Stats{o.queued, o.bytes, len(o.dead.letters), len(o.hosts), o.busy, o.counts}
+	return Stats{o.queued + len(o.held), o.bytes + o.heldBytes, len(o.dead.letters), len(o.hosts), o.busy, o.counts}
 }
 
 // Close refuses new notices, lets those retained go out until ctx ends, retries
@@ -197,7 +205,7 @@ func (o *Outbox) Close(ctx context.Context) error {
 	}
 	o.mu.Lock()
 	o.stopped = true
-	left := o.queued
+	left := o.queued + len(o.held)
 	for _, h := range o.hosts {
 		for _, f := range h.lanes {
 			f.stopTimer()
@@ -216,7 +224,7 @@ func (o *Outbox) Close(ctx context.Context) error {
 }
 
 func (o *Outbox) checkDrainedLocked() {
-	if !o.closing || o.queued > 0 {
+	if !o.closing || o.queued > 0 || len(o.held) > 0 {
 		return
 	}
 	select {

@@ -159,6 +159,7 @@ func (o *Outbox) fileLocked(f *lane, n *notice, v verdict) {
 	case v.delivered:
 		o.counts[Sent]++
 		n.tell(Delivered)
+		o.fateLocked(kindDone, n, Delivered, "")
 		o.removeLocked(n)
 	case o.stopped: // it failed because of the stop, or as good as
 		return
