@@ -51,6 +51,8 @@ type Conn struct {
 	registered bool
 	upgraded   bool // counted as a WebSocket
 	served     bool // answered on the loop, counted as an HTTP connection
+	holding    bool // its answers wait for the journal
+	unread     bool // meanwhile what it sends stays in the socket
 	started    bool // as one, and its end was not counted yet
 	broken     bool // the input cannot be parsed any more
 	closeHeld  bool // to be closed once nothing waits for the journal any more, until then at the latest

@@ -78,10 +78,13 @@ func (c *Conn) look(now wire.Time) wire.Time {
 		if c.served && c.head == nil {
 			due = c.opened + o.idleAfter
 		}
+		if c.holding {
+			due = c.opened + o.holdAfter
+		}
 		if now < due {
 			return due
 		}
-		if c.head == nil {
+		if c.head == nil || c.holding {
 			c.drop(reasonTooSlow, now)
 		} else {
 			c.refuse(refuseSlow, now)

@@ -28,6 +28,10 @@ func (s *Server) newConn(l *loop, remote netip.AddrPort) *Conn {
 // without an end the HTTP road answers 431.
 func (c *Conn) readHead(data []byte, now wire.Time) {
 	s := c.l.srv
+	if c.holding {
+		c.keepAhead(data, now)
+		return
+	}
 	kept, scanned := c.head, 0
 	if kept != nil {
 		scanned = kept.scanned
@@ -38,6 +42,10 @@ func (c *Conn) readHead(data []byte, now wire.Time) {
 		defer kept.free()
 		c.head = nil
 		if data = data[n:]; c.state != stateHead || len(data) == 0 {
+			return
+		}
+		if c.holding {
+			c.keepAhead(data, now)
 			return
 		}
 		end = headEnd(data, 0)

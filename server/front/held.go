@@ -40,19 +40,29 @@ func (box *outbox) mark(class wire.Class, durable bool, j Journal) uint64 {
 
 // hold keeps a message until its mark; first says that nothing was held before.
 func (box *outbox) hold(mark uint64, a, b, e []byte) (first bool) {
-	n := len(box.held)
-	first = n == 0
-	if first || box.held[n-1].mark != mark {
-		box.held = append(box.held, heldBack{mark: mark})
-		n++
-	}
-	h := &box.held[n-1]
+	h, first := box.heldFor(mark)
 	size := len(a) + len(b) + len(e)
 	had := len(h.buf)
 	h.buf = reserve(h.buf, size+maxHead)
 	h.buf = append(append(append(appendHeader(h.buf, opText, size), a...), b...), e...)
 	box.waiting += len(h.buf) - had
 	return first
+}
+
+// holdBytes is hold for bytes that are no message.
+func (box *outbox) holdBytes(mark uint64, b []byte) {
+	h, _ := box.heldFor(mark)
+	h.buf = append(reserve(h.buf, len(b)), b...)
+	box.waiting += len(b)
+}
+
+// heldFor returns what is held for a mark, made if need be; first says that nothing was held.
+func (box *outbox) heldFor(mark uint64) (h *heldBack, first bool) {
+	n := len(box.held)
+	if n == 0 || box.held[n-1].mark != mark {
+		box.held = append(box.held, heldBack{mark: mark})
+	}
+	return &box.held[len(box.held)-1], n == 0
 }
 
 func (box *outbox) heldBytes() (n int) {

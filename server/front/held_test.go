@@ -1,12 +1,19 @@
 package front
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"io"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"subway/core/wire"
 )
@@ -16,6 +23,30 @@ type marks struct{ appended, stored atomic.Uint64 }
 
 func (m *marks) Appended() uint64 { return m.appended.Load() }
 func (m *marks) Stored() uint64   { return m.stored.Load() }
+
+// commit stores what is appended to the end, until it is stopped.
+func (m *marks) commit(f *fixture) (stop func()) {
+	var all sync.WaitGroup
+	end := make(chan struct{})
+	all.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			if to := m.appended.Load(); to > m.stored.Load() {
+				m.stored.Store(to)
+				f.s.JournalStored()
+			}
+			runtime.Gosched()
+		}
+	})
+	return func() {
+		close(end)
+		all.Wait()
+	}
+}
 
 // serveHeld starts a server whose durable messages wait for the marks.
 func serveHeld(t *testing.T, change func(*Options)) (*fixture, *marks) {
@@ -138,20 +169,7 @@ func TestHeldInOrder(t *testing.T) {
 	const conns, writers, n = 8, 3, 2000
 	f, m := serveHeld(t, func(o *Options) { o.CommandWindow = 16 << 20 })
 	var readers, all sync.WaitGroup
-	stop := make(chan struct{})
-	all.Go(func() { // the committer
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if to := m.appended.Load(); to > m.stored.Load() {
-				m.stored.Store(to)
-				f.s.JournalStored()
-			}
-		}
-	})
+	stop := m.commit(f)
 	for range conns {
 		c := f.dial()
 		e := f.session()
@@ -189,6 +207,96 @@ func TestHeldInOrder(t *testing.T) {
 		})
 	}
 	readers.Wait()
-	close(stop)
 	all.Wait()
+	stop()
+}
+
+// holding has every answer wait for the mark that is appended then.
+func holding(m *marks) func(*Options) {
+	return func(o *Options) {
+		promptly(o)
+		o.Journal = m
+		o.HTTP = func(ctx *fasthttp.RequestCtx) {
+			Hold(ctx, m.appended.Load())
+			api(ctx)
+		}
+	}
+}
+
+func TestAnswersWaitForTheJournal(t *testing.T) {
+	m := &marks{}
+	f := serve(t, holding(m))
+	m.appended.Store(1)
+	c := f.tcp()
+	br := bufio.NewReader(c)
+	_, _ = io.WriteString(c, post)
+	until(t, "the answer to be held", func() bool { return len(f.heldConns()) == 1 })
+	_, _ = io.WriteString(c, post+get) // what comes meanwhile waits, too
+	m.stored.Store(1)
+	f.s.JournalStored()
+	for _, want := range []string{"3", "3", "hello /x"} {
+		if r, body := readAnswer(t, br, post); r.StatusCode != 200 || body != want {
+			t.Fatalf("%s %q, want %q", r.Status, body, want)
+		}
+	}
+	if n := f.onGoroutines(); n != 1 {
+		t.Errorf("%d connections on goroutines after the GET", n)
+	}
+}
+
+// heldConns are the connections that the loops know to wait for the journal.
+func (f *fixture) heldConns() (all []*Conn) {
+	for _, l := range f.s.loops {
+		l.mu.Lock()
+		all = append(all, l.asked.held...)
+		l.mu.Unlock()
+	}
+	return all
+}
+
+// An answer that waits too long is not given at all.
+func TestAnswersThatAreNeverStored(t *testing.T) {
+	m := &marks{}
+	f := serve(t, func(o *Options) { holding(m)(o); o.HoldTimeout = 30 * time.Millisecond })
+	m.appended.Store(1)
+	c := f.tcp()
+	_, _ = io.WriteString(c, strings.Repeat(post, 3))
+	if all, _ := io.ReadAll(c); len(all) > 0 {
+		t.Errorf("it is answered with %q", all)
+	}
+	until(t, "it to be gone", func() bool { return f.s.stats.total.Load() == 0 && f.s.Stats().HTTP == 0 })
+}
+
+// A server that goes down gives the answers that wait, and then ends the connection.
+func TestHeldAnswersAtTheEnd(t *testing.T) {
+	m := &marks{}
+	f := serve(t, holding(m))
+	m.appended.Store(1)
+	c := f.tcp()
+	_, _ = io.WriteString(c, post)
+	until(t, "the answer to be held", func() bool { return len(f.heldConns()) == 1 })
+	ended := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		ended <- f.s.Shutdown(ctx)
+	}()
+	until(t, "the drain to have begun", func() bool {
+		l := f.heldConns()[0].l
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return f.s.draining.Load() && !l.asked.drain
+	})
+	m.stored.Store(1)
+	f.s.JournalStored()
+	br := bufio.NewReader(c)
+	if r, body := readAnswer(t, br, post); r.StatusCode != 200 || body != "3" {
+		t.Errorf("%s %q", r.Status, body)
+	}
+	if rest, err := io.ReadAll(br); err != nil || len(rest) > 0 {
+		t.Errorf("then came %q, %v", rest, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

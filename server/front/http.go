@@ -122,6 +122,12 @@ func (s *Server) badRequest(ctx *fasthttp.RequestCtx, err error) {
 	s.stats.refused.Add(1)
 }
 
+// Cut ends the connection of an HTTP request without an answer, once its handler returns.
+func Cut(ctx *fasthttp.RequestCtx) {
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(net.Conn) {})
+}
+
 // answerHTTP answers in the JSON error form.
 func answerHTTP(ctx *fasthttp.RequestCtx, f *Refusal) {
 	ctx.SetStatusCode(f.Status)

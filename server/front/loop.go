@@ -210,6 +210,8 @@ func (l *loop) closeAll(a *asked, now wire.Time) {
 		case c == nil:
 		case c.state == stateOpen && a.closeCode != 0:
 			c.CloseWith(a.closeCode, a.closeText)
+		case c.state == stateHead && a.drain && c.holding:
+			c.closeHeld = true
 		case c.state == stateHead && a.drain:
 			c.drop(reasonGoing, now)
 		}

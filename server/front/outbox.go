@@ -189,7 +189,12 @@ func (c *Conn) pong(payload []byte) {
 // round in one write. Loop only. What becomes of the connection shows in its state.
 func (c *Conn) flush(now wire.Time) {
 	switch c.state {
-	case stateHead, stateLinger, stateGone:
+	case stateHead:
+		if c.served {
+			c.sendHeld(now)
+		}
+		return
+	case stateLinger, stateGone:
 		return
 	}
 	if c.take() {

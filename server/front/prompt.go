@@ -29,14 +29,35 @@ type prompter struct {
 	br   *bufio.Reader
 	bw   *bufio.Writer
 	out  bytes.Buffer
+	mark uint64 // that the answers wait for; 0: none
 }
 
 func newPrompter(s *Server) *prompter {
 	p := &prompter{}
 	p.br = bufio.NewReaderSize(&p.in, s.o.MaxHead)
 	p.bw = bufio.NewWriter(&p.out)
-	p.ctx.Init2(nil, httpLog{s.log}, false)
+	p.ctx.Init2(onLoop{p: p}, httpLog{s.log}, false)
 	return p
+}
+
+// onLoop stands for the connection of a request that is served on the loop.
+type onLoop struct {
+	net.Conn
+	p *prompter
+}
+
+// RemoteAddr implements net.Conn.
+func (c onLoop) RemoteAddr() net.Addr { return &c.p.from }
+
+// Hold has the answer to a request wait until Options.Journal has stored this mark, and the
+// answers behind it on the connection with it. It reports false, and does nothing, where the
+// request is not served on an event loop: then the handler can wait itself.
+func Hold(ctx *fasthttp.RequestCtx, mark uint64) bool {
+	c, ok := ctx.Conn().(onLoop)
+	if ok {
+		c.p.mark = max(c.p.mark, mark)
+	}
+	return ok
 }
 
 // answer serves the requests at the start of data whose turn has come to be served here;
@@ -48,6 +69,7 @@ func (c *Conn) answer(data []byte, end int, now wire.Time) (served int) {
 		return 0
 	}
 	closes := false
+	p.mark = 0
 	for end > 0 && end <= s.o.MaxHead && p.out.Len() < maxAnswers && !closes {
 		body, ok := s.plain(data[served : served+end])
 		if !ok || body > s.o.MaxBody || len(data)-served-end < body {
@@ -90,6 +112,9 @@ func (c *Conn) beginNext(now wire.Time) {
 func (c *Conn) sendAnswers(rest []byte, closes bool, now wire.Time) {
 	out := &c.l.prompt.out
 	defer out.Reset()
+	if c.holdAnswers(out.Bytes(), closes) {
+		return
+	}
 	if closes {
 		c.lastAnswer(append(byteslice.Get(out.Len())[:0], out.Bytes()...), now)
 		return
@@ -103,6 +128,81 @@ func (c *Conn) sendAnswers(rest []byte, closes bool, now wire.Time) {
 		}
 	default:
 		c.drop(reasonReset, now)
+	}
+}
+
+// holdAnswers keeps the answers back if they have to wait for the journal, and reports
+// whether it did. Until they have left nothing more is read of the connection.
+func (c *Conn) holdAnswers(answers []byte, closes bool) bool {
+	j, mark := c.l.srv.o.Journal, c.l.prompt.mark
+	if j == nil || mark <= j.Stored() {
+		return false
+	}
+	c.outboxMu.Lock()
+	c.box.holdBytes(mark, answers)
+	c.outboxMu.Unlock()
+	c.holding, c.closeHeld = true, closes
+	c.l.arm(c, c.opened+c.l.srv.o.holdAfter)
+	c.l.pushHeld(c, mark)
+	return true
+}
+
+// keepAhead keeps what came of further requests while answers are held, and has the rest wait
+// in the socket.
+func (c *Conn) keepAhead(data []byte, now wire.Time) {
+	c.keepHead(data)
+	if c.l.poll.change(int(c.fd), 0, c.slot, c.l.slots[c.slot].gen) != nil {
+		c.drop(reasonReset, now)
+		return
+	}
+	c.unread = true
+}
+
+// sendHeld writes the answers that waited for the journal, and goes on with what came
+// meanwhile. Loop only.
+func (c *Conn) sendHeld(now wire.Time) {
+	c.outboxMu.Lock()
+	box := &c.box
+	answers := box.buf
+	box.buf, box.waiting, box.queued = nil, 0, false
+	c.outboxMu.Unlock()
+	if answers == nil {
+		return
+	}
+	c.holding, c.opened = false, now
+	c.l.arm(c, now+c.l.srv.o.idleAfter)
+	if c.closeHeld {
+		c.lastAnswer(answers, now)
+		return
+	}
+	defer byteslice.Put(answers)
+	ahead := c.head
+	c.head = nil
+	defer ahead.free()
+	var data []byte
+	if ahead != nil {
+		data = ahead.came
+	}
+	switch n, err := write(int(c.fd), answers); {
+	case n == len(answers):
+	case n >= 0 || err == unix.EAGAIN || err == unix.EINTR:
+		if c.l.srv.handOver(c, data, answers[max(n, 0):]) != nil {
+			c.drop(reasonTooSlow, now)
+		}
+		return
+	default:
+		c.drop(reasonReset, now)
+		return
+	}
+	if c.unread {
+		c.unread = false
+		if c.l.poll.change(int(c.fd), unix.EPOLLIN, c.slot, c.l.slots[c.slot].gen) != nil {
+			c.drop(reasonReset, now)
+			return
+		}
+	}
+	if len(data) > 0 {
+		c.readHead(data, now)
 	}
 }
 

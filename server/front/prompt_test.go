@@ -94,6 +94,26 @@ func (f *fixture) said(pieces []string) string {
 func TestPromptOrNotIsTheSame(t *testing.T) {
 	small := func(o *Options) { o.HTTP, o.MaxBody, o.MaxHead = mirror, 4000, 1024 }
 	plain, prompt := serve(t, small), serve(t, func(o *Options) { promptly(o); small(o) })
+	t.Run("at once", func(t *testing.T) { compareAnswers(t, prompt, plain) })
+
+	m := &marks{}
+	held := serve(t, func(o *Options) {
+		promptly(o)
+		small(o)
+		o.Journal = m
+		o.HTTP = func(ctx *fasthttp.RequestCtx) {
+			if mark := m.appended.Add(1); mark%3 > 0 {
+				Hold(ctx, mark)
+			}
+			mirror(ctx)
+		}
+	})
+	stop := m.commit(held)
+	defer stop()
+	t.Run("held for a journal", func(t *testing.T) { compareAnswers(t, held, plain) })
+}
+
+func compareAnswers(t *testing.T, prompt, plain *fixture) {
 	rng := seeded(t)
 	body := func(length string, header ...string) string {
 		return "POST /a/b?c=d HTTP/1.1\r\nHost: gw.example:80\r\nContent-Length: " + length + "\r\n" + strings.Join(header, "") + "\r\n"
@@ -112,7 +132,7 @@ func TestPromptOrNotIsTheSame(t *testing.T) {
 		"POST / HTTP/1.1\r\nHost: a\r\n\r\n", get, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", "garbage\r\n\r\n",
 	}
 	last := "POST /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-	for i := range 400 {
+	for i := range 300 {
 		stream := requests[i%len(requests)]
 		if i >= len(requests) {
 			for range rng.IntN(4) {

@@ -49,6 +49,7 @@ type Options struct {
 	BodyTimeout     time.Duration // for a request's body (30 s)
 	IdleTimeout     time.Duration // of an HTTP connection between requests (75 s)
 	WriteTimeout    time.Duration // for an HTTP answer (30 s)
+	HoldTimeout     time.Duration // that an answer may wait for Journal, else the connection is cut without it (30 s)
 	PingInterval    time.Duration // (30 s)
 	SilenceTimeout  time.Duration // since the peer's last byte, else 4410 (60.5 s; never less than PROTOCOL.md's 60 s)
 	SlowTimeout     time.Duration // when SlowRate is first measured, after a message began (30 s)
@@ -69,8 +70,8 @@ type Options struct {
 // options are Options with defaults filled in and durations as wire.Time.
 type options struct {
 	Options
-	registerAfter, headAfter, idleAfter, silentAfter, slowAfter, stallAfter wire.Time
-	pingEvery, closeFlush, linger                                           wire.Time
+	registerAfter, headAfter, idleAfter, holdAfter, silentAfter, slowAfter, stallAfter wire.Time
+	pingEvery, closeFlush, linger                                                      wire.Time
 
 	slowLook, stallLook wire.Time // how often a slow message, a stalled peer is looked at
 }
@@ -120,6 +121,7 @@ func (o *Options) defaults() options {
 	pick(&o.BodyTimeout, 30*time.Second)
 	pick(&o.IdleTimeout, 75*time.Second)
 	pick(&o.WriteTimeout, 30*time.Second)
+	pick(&o.HoldTimeout, 30*time.Second)
 	pick(&o.PingInterval, 30*time.Second)
 	pick(&o.SilenceTimeout, 60*time.Second+500*time.Millisecond)
 	pick(&o.SlowTimeout, 30*time.Second)
@@ -138,6 +140,7 @@ func (o *Options) defaults() options {
 		registerAfter: wire.Time(o.RegisterTimeout),
 		headAfter:     wire.Time(o.HeadTimeout),
 		idleAfter:     wire.Time(o.IdleTimeout),
+		holdAfter:     wire.Time(o.HoldTimeout),
 		silentAfter:   wire.Time(o.SilenceTimeout),
 		slowAfter:     wire.Time(o.SlowTimeout),
 		stallAfter:    wire.Time(o.StallTimeout),
