@@ -35,6 +35,30 @@ const (
 // Journalled reports whether records of this kind are an Outbox's.
 func Journalled(kind byte) bool { return kind >= kindNotice && kind < kindEnd }
 
+// Describe names the kind of a record that an Outbox journalled, and says in a line, for
+// people, what it is about; "" for what is none or makes no sense.
+func Describe(kind byte, rec []byte) (name, line string) {
+	if !Journalled(kind) {
+		return "", ""
+	}
+	name = [...]string{"callback", "callback_done", "callback_dead", "callback_again"}[kind-kindNotice]
+	switch {
+	case kind == kindNotice && len(rec) > noticeHead:
+		le := binary.LittleEndian
+		urlLen, refLen := int(le.Uint32(rec[noticeURL:])), int(le.Uint32(rec[noticeRef:]))
+		if b := rec[noticeHead:]; urlLen >= 0 && refLen >= 0 && urlLen+refLen <= len(b) {
+			t, _ := parseURL(b[:urlLen])
+			line = fmt.Sprintf("%d: %s to %s", le.Uint64(rec), b[urlLen:urlLen+refLen], t.authority)
+		}
+	case kind != kindNotice && len(rec) >= 11 && len(rec) >= 11+int(rec[10]):
+		line = fmt.Sprintf("%d: %s, %d attempts", binary.LittleEndian.Uint64(rec), rec[11:11+int(rec[10])], rec[9])
+		if why := rec[11+int(rec[10]):]; len(why) > 0 {
+			line += ": " + string(why)
+		}
+	}
+	return name, line
+}
+
 // A record of a notice is a head and its URL, ref and body. All numbers are little-endian.
 const (
 	noticeNumber  = 0 // uint64

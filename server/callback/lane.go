@@ -130,8 +130,9 @@ type host struct {
 	count int          // notices
 	bytes int
 
-	busy  int // slots it has
-	limit int // slots it may have
+	busy    int // slots it has
+	limit   int // slots it may have
+	breaker breaker
 
 	waitLink   link[host]
 	unusedLink link[host]

@@ -84,6 +84,11 @@ func (o *Outbox) admitLocked(m *notice, t *target) error {
 	if f.state == resting {
 		o.readyLocked(f)
 	}
+	if h.slow() { // the lane keeps its turn
+		for old := f.oldestSpare(); old != nil && old != m; old = f.oldestSpare() {
+			o.dropLocked(old, Coalesced)
+		}
+	}
 	return nil
 }
 

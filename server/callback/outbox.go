@@ -48,6 +48,7 @@ type Options struct {
 	Attempts       int           // of a series; 3
 	FirstDelay     time.Duration // before the second attempt, then doubled; 1 s
 	AttemptTimeout time.Duration // of one attempt from dial to answer; 10 s
+	Break          time.Duration // for which a host that many attempts in a row did not reach is left alone, then doubled, up to 8 times; 1 s
 	MaxRetryAfter  time.Duration // a longer Retry-After is cut to this; 60 s
 
 	PerHostConns int // connections, which is attempts at a time, to one host; 8
@@ -86,6 +87,7 @@ func (o Options) withDefaults() Options {
 	orInt(&o.Attempts, 3)
 	orTime(&o.FirstDelay, time.Second)
 	orTime(&o.AttemptTimeout, 10*time.Second)
+	orTime(&o.Break, time.Second)
 	orTime(&o.MaxRetryAfter, time.Minute)
 	orInt(&o.PerHostConns, 8)
 	orInt(&o.PerHostQueue, 10_000)
@@ -178,6 +180,7 @@ type Stats struct {
 	Bytes    int                 // retained for them
 	Dead     int                 // dead letters kept
 	Hosts    int                 // hosts known
+	Broken   int                 // of these, left alone for a while
 	Busy     int                 // attempts under way
 	Outcomes [numOutcomes]uint64 // indexed by Outcome: callbacks_total{outcome}
 }
@@ -186,7 +189,16 @@ type Stats struct {
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Stats{o.queued + len(o.held), o.bytes + o.heldBytes, len(o.dead.letters), len(o.hosts), o.busy, o.counts}
+	st := Stats{
+		Queued: o.queued + len(o.held), Bytes: o.bytes + o.heldBytes, Dead: len(o.dead.letters), Hosts: len(o.hosts),
+		Busy: o.busy, Outcomes: o.counts,
+	}
+	for _, h := range o.hosts {
+		if h.breaker.open() {
+			st.Broken++
+		}
+	}
+	return st
 }
 
 // Close refuses new notices, lets those retained go out until ctx ends, retries
@@ -210,6 +222,7 @@ func (o *Outbox) Close(ctx context.Context) error {
 		for _, f := range h.lanes {
 			f.stopTimer()
 		}
+		h.breaker.stop()
 		o.dropIdleLocked(h)
 		o.settleLocked(h)
 	}

@@ -25,7 +25,7 @@ func (o *Outbox) readyLocked(f *lane) {
 // dispatchLocked starts a worker for each ready lane that there is a slot for; a host
 // left without queues for one.
 func (o *Outbox) dispatchLocked(h *host) {
-	for !o.stopped && h.ready.head != nil && h.busy < h.limit {
+	for !o.stopped && h.ready.head != nil && h.busy < h.limit && h.breaker.allows(h.busy) {
 		if !o.slotFreeLocked(h) {
 			o.waitLocked(h)
 			return
@@ -99,6 +99,7 @@ func (o *Outbox) finish(w *worker, f *lane, v verdict) (next *lane) {
 	o.mu.Lock()
 	o.fileLocked(f, n, v)
 	h.learn(v.reached, o.opt.PerHostConns)
+	o.noteAttemptLocked(h, v.reached)
 	h.busy--
 	o.busy--
 	g := o.nextHostLocked(h)
@@ -137,7 +138,7 @@ func (o *Outbox) nextHostLocked(h *host) *host {
 	}
 	for i := range o.waiting {
 		g := o.waiting[i].head
-		for g != nil && (g.ready.head == nil || g.busy >= g.limit) { // no longer in want of one
+		for g != nil && (g.ready.head == nil || g.busy >= g.limit || !g.breaker.allows(g.busy)) { // no longer in want of one
 			o.unwaitLocked(g)
 			g = o.waiting[i].head
 		}
@@ -146,7 +147,7 @@ func (o *Outbox) nextHostLocked(h *host) *host {
 			return g
 		}
 	}
-	if h.ready.head != nil && h.busy < h.limit && o.slotFreeLocked(h) {
+	if h.ready.head != nil && h.busy < h.limit && h.breaker.allows(h.busy) && o.slotFreeLocked(h) {
 		return h
 	}
 	return nil
