@@ -19,6 +19,7 @@ var mayImport = map[string][]string{
 	"server/front":     {"core/wire"},
 	"server/callback":  {"core/wire"},
 	"server/uplink":    {"core/wire"},
+	"server/journal":   {},
 	"server/device":    {"core/wire", "server/uplink", "server/device/program"},
 	"server/edge":      {"core/wire", "server/front", "server/uplink", "server/edge"},
 	"server/edge/line": {"core/wire", "server/edge/local"},
