@@ -1,4 +1,3 @@
-// Package journal is the durable record of a Gateway (PROTOCOL.md section 9).
 package journal
 
 import (
