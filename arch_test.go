@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"server/edge":      {"core/wire", "server/front", "server/uplink", "server/edge"},
 	"server/edge/line": {"core/wire", "server/edge/local"},
 	"server/edge/mqtt": {"core/wire", "server/edge/local"},
-	"server/gateway":   {"core", "server/front", "server/callback", "api"},
+	"server/gateway":   {"core", "server/front", "server/callback", "server/journal", "api"},
 	"loadgen":          {"core/wire", "loadgen"},
 	"api":              {"api"},
 	"cmd":              {"core", "server", "loadgen", "api"},

@@ -15,7 +15,7 @@ import (
 type gatewayCmd struct {
 	Listen         string        `help:"Address to listen on, HTTP and WebSocket alike; port 0: the system picks." default:"127.0.0.1:18081"`
 	AllowAnonymous bool          `help:"Listen beyond loopback though clients are not authenticated yet."`
-	DataDir        string        `help:"Directory for what outlives the process: a lock and the floor of epochs. Commands and dead letters live in memory." placeholder:"DIR"`
+	DataDir        string        `help:"Directory of the journal: what is accepted there outlives the process. None: all lives in memory." placeholder:"DIR"`
 	Drain          time.Duration `help:"How long commands in flight may take to end after SIGTERM." default:"10s"`
 	DebugListen    string        `help:"Loopback address for profiles (net/http/pprof); none: no such port." placeholder:"ADDR"`
 	LogLevel       slog.Level    `help:"debug, info, warn or error; logs go to stderr." default:"info"`

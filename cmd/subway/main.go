@@ -37,6 +37,7 @@ type cli struct {
 	Send    sendCmd    `cmd:"" help:"Send a command to a device and, if asked to, wait for its end."`
 	Loadgen loadgenCmd `cmd:"" help:"Simulate a fleet against a Gateway, measure it and keep books of every command."`
 	Up      upCmd      `cmd:"" help:"Run a Gateway, an Edge and simulated devices, to try things out."`
+	Journal journalCmd `cmd:"" help:"Look into the journal of a Gateway."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

@@ -136,6 +136,7 @@ func (r *Router) Trace(ref []byte) *wire.Trace {
 	if !rec.state.Final() {
 		return t
 	}
+	t.Mark = rec.mark
 	if rec.state == Completed || rec.state == Failed {
 		hop("gateway", "receive", rec.ended)
 	}

@@ -117,17 +117,10 @@ func (x *restoring) moved(b []byte) error {
 
 // restoreEnded takes in an ended command.
 func (r *Router) restoreEnded(b []byte, now wire.Time) error {
-	if len(b) < pastHead {
-		return errShort
+	if err := checkPast(b); err != nil {
+		return err
 	}
 	le := binary.LittleEndian
-	all := pastHead + int(b[pastRef]) + int(b[pastSource]) + int(b[pastTarget]) + int(b[pastEdge])
-	for _, at := range []int{pastType, pastProgress, pastResult, pastError, pastExecution} {
-		all += int(le.Uint32(b[at:]))
-	}
-	if all != len(b) || State(b[pastState]) < Completed || State(b[pastState]) >= numStates {
-		return errShort
-	}
 	ref := b[pastHead : pastHead+int(b[pastRef])]
 	delete(r.restore.open, string(ref))
 	seq, ended := le.Uint64(b[pastSeq:]), wire.Time(le.Uint64(b[pastEnded:]))
@@ -155,6 +148,21 @@ func (r *Router) restoreEnded(b []byte, now wire.Time) error {
 	r.restore.ended[seq/chunkSize]++
 	if full {
 		r.evict(now)
+	}
+	return nil
+}
+
+// checkPast says what is wrong with bytes that should be an ended record.
+func checkPast(b []byte) error {
+	if len(b) < pastHead {
+		return errShort
+	}
+	all := pastHead + int(b[pastRef]) + int(b[pastSource]) + int(b[pastTarget]) + int(b[pastEdge])
+	for _, at := range []int{pastType, pastProgress, pastResult, pastError, pastExecution} {
+		all += int(binary.LittleEndian.Uint32(b[at:]))
+	}
+	if all != len(b) || State(b[pastState]) < Completed || State(b[pastState]) >= numStates {
+		return errShort
 	}
 	return nil
 }

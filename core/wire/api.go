@@ -187,6 +187,8 @@ type Trace struct {
 	Path       []Hop  `json:"path"`
 	Status     string `json:"status"` // pending, completed, failed or timeout
 	Duration   *int64 `json:"duration,omitempty"`
+
+	Mark uint64 `json:"-"` // as of a CommandRecord
 }
 
 // Hop is one step of a Trace.

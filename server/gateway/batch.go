@@ -49,6 +49,9 @@ func (g *Gateway) postBatch(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		g.batchTargets(q, targets, &out)
 	}
+	if out.accepted > 0 && !g.acceptedOnce(ctx) {
+		return
+	}
 	answerWith(ctx, 200, wire.AppendBatchAnswer(answerBuffer(ctx), out.accepted, out.rejected, *out.buf))
 }
 

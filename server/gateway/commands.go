@@ -50,7 +50,10 @@ func (g *Gateway) postCommand(ctx *fasthttp.RequestCtx, _ string) {
 	}
 	refusal := g.submit(q, g.clock.now())
 	if refusal != nil {
-		g.failRefusal(ctx, refusal, c.Ref)
+		g.failCommand(ctx, refusal, c.Ref)
+		return
+	}
+	if !g.acceptedOnce(ctx) {
 		return
 	}
 	if waits {
@@ -141,8 +144,19 @@ func (g *Gateway) answerRecord(ctx *fasthttp.RequestCtx, ref []byte, wait time.D
 		g.unknownCommand(ctx, ref)
 		return
 	}
+	if !g.toldOnce(ctx, rec.Mark) {
+		return
+	}
 	rec.Success = true
 	answerWith(ctx, 200, rec.Append(answerBuffer(ctx)))
+}
+
+// failCommand is failRefusal of what may tell how a command stands.
+func (g *Gateway) failCommand(ctx *fasthttp.RequestCtx, r *router.Refusal, ref []byte) {
+	tells := r.Code == wire.CodeDuplicateRequest || r.Code == wire.CodeAlreadyEnded
+	if !tells || g.durable == nil || g.toldOnce(ctx, g.durable.Appended()) {
+		g.failRefusal(ctx, r, ref)
+	}
 }
 
 // await returns when done is closed, the time is over, the Gateway stops, or the client
@@ -188,7 +202,10 @@ func (g *Gateway) getCommand(ctx *fasthttp.RequestCtx, ref string) {
 
 func (g *Gateway) deleteCommand(ctx *fasthttp.RequestCtx, ref string) {
 	if refusal := g.router.Cancel([]byte(ref), g.clock.now()); refusal != nil {
-		g.failRefusal(ctx, refusal, []byte(ref))
+		g.failCommand(ctx, refusal, []byte(ref))
+		return
+	}
+	if g.durable != nil && !g.toldOnce(ctx, g.durable.Appended()) {
 		return
 	}
 	answer(ctx, 200, &wire.CommandAnswer{Success: true, RequestRef: ref, Status: router.Cancelled.String()})
@@ -200,7 +217,9 @@ func (g *Gateway) getTrace(ctx *fasthttp.RequestCtx, ref string) {
 		g.unknownCommand(ctx, []byte(ref))
 		return
 	}
-	answer(ctx, 200, trace)
+	if g.toldOnce(ctx, trace.Mark) {
+		answer(ctx, 200, trace)
+	}
 }
 
 func (g *Gateway) listCommands(ctx *fasthttp.RequestCtx, _ string) {
@@ -223,6 +242,13 @@ func (g *Gateway) listCommands(ctx *fasthttp.RequestCtx, _ string) {
 	page, next, ok := g.router.Records(&q)
 	if !ok {
 		g.failField(ctx, "cursor", "cursor is none that a listing gave")
+		return
+	}
+	mark := uint64(0)
+	for i := range page {
+		mark = max(mark, page[i].Mark)
+	}
+	if !g.toldOnce(ctx, mark) {
 		return
 	}
 	answer(ctx, 200, &wire.CommandList{Success: true, Commands: page, NextCursor: next})

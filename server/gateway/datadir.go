@@ -13,7 +13,7 @@ import (
 )
 
 // dataDir is the directory that outlives the process: one process at a time holds its
-// lock, and it keeps a floor under the epochs, so that they rise over a restart even if
+// lock. Beside the journal it keeps a floor under the epochs, so that they rise over a restart even if
 // the wall clock steps back between (PROTOCOL.md section 3).
 type dataDir struct{ lock *os.File }
 
@@ -32,12 +32,12 @@ func openDataDir(path string, now wire.Time) (*dataDir, int64, error) {
 	}
 	d := &dataDir{lock: lock}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		d.close()
+		_ = d.close()
 		return nil, 0, fmt.Errorf("data directory %s is in use by another process", path)
 	}
 	floor, err := raiseFloor(filepath.Join(path, "epoch"), now)
 	if err != nil {
-		d.close()
+		_ = d.close()
 		return nil, 0, err
 	}
 	return d, floor, nil
@@ -97,8 +97,9 @@ func writeSynced(path, text string) error {
 	return err
 }
 
-func (d *dataDir) close() {
-	if d != nil {
-		_ = d.lock.Close() // the lock goes with the descriptor
+func (d *dataDir) close() error {
+	if d == nil {
+		return nil
 	}
+	return d.lock.Close() // the lock goes with the descriptor
 }

@@ -26,7 +26,7 @@ import (
 type Options struct {
 	Listen          string // host:port; 127.0.0.1:18081
 	AllowAnonymous  bool   // may listen beyond loopback though it asks nobody who they are
-	DataDir         string // holds the lock and the floor of epochs; "" for none
+	DataDir         string // of the journal, PROTOCOL.md section 9; "": all lives in memory
 	Loops           int    // event loops
 	MaxConnections  int    // 0: from the limit of open files
 	Origins         []string
@@ -65,6 +65,7 @@ type Gateway struct {
 	metrics *metrics
 	limiter *limiter
 	data    *dataDir
+	durable *durable // nil: no journal
 
 	draining chan struct{} // closed when the drain begins
 	stopped  chan struct{} // closed when waiting requests must answer
@@ -101,22 +102,44 @@ func Start(opt Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	g.outbox = callback.New(opt.callbackOptions())
-	g.router = router.New(router.Config{
-		Limits: opt.Limits, Callbacks: callbacks{g.outbox}, OrphanResponses: opt.OrphanResponses,
-		EpochFloor: floor, HeartbeatMs: int(opt.PingInterval / time.Millisecond),
-	}, g.clock.now())
+	if err := g.startCore(floor); err != nil {
+		return nil, errors.Join(err, g.outbox.Close(context.Background()), g.closeJournal(), g.data.close())
+	}
 	g.pulse = newPulse(g.router.Pending, g.tick)
 	g.metrics = newMetrics(g)
 	var err error
 	if g.front, err = front.Listen(g.frontOptions()); err != nil {
-		g.data.close()
-		return nil, errors.Join(err, g.outbox.Close(context.Background()))
+		return nil, errors.Join(err, g.outbox.Close(context.Background()), g.closeJournal(), g.data.close())
 	}
 	g.metrics.front.Store(g.front)
+	if g.durable != nil {
+		g.durable.port.Store(g.front)
+		g.front.JournalStored() // what was stored before it was told
+		g.startCheckpoints()
+	}
 	g.ticker.Go(func() { g.pulse.run(g.stopTick) })
 	opt.Logger.Info("the Gateway serves", "address", g.Addr().String(), "version", opt.Version.Version)
 	return g, nil
+}
+
+// startCore makes the outbox and the router, and restores what the journal has of them.
+func (g *Gateway) startCore(floor int64) error {
+	callbackOptions := g.opt.callbackOptions()
+	config := router.Config{
+		Limits: g.opt.Limits, OrphanResponses: g.opt.OrphanResponses,
+		EpochFloor: floor, HeartbeatMs: int(g.opt.PingInterval / time.Millisecond),
+	}
+	if g.data != nil {
+		g.durable = newDurable()
+		callbackOptions.Journal, config.Journal = g.durable, g.durable
+	}
+	g.outbox = callback.New(callbackOptions)
+	config.Callbacks = callbacks{g.outbox}
+	g.router = router.New(config, g.clock.now())
+	if g.durable == nil {
+		return nil
+	}
+	return g.openJournal()
 }
 
 func (o Options) withDefaults() Options {
@@ -170,7 +193,7 @@ func (o Options) checkListen() error {
 
 // checkLimits refuses limits that would not mean what they say.
 func (o Options) checkLimits() error {
-	const mostMessage, mostHead = 1 << 30, 1 << 20
+	const mostMessage, mostHead, mostJournalled = 1 << 30, 1 << 20, 8 << 20
 	for name, v := range map[string]int64{
 		"max-connections": int64(o.MaxConnections), "loops": int64(o.Loops), "max-batch": int64(o.MaxBatch),
 		"max-message": int64(o.MaxMessage), "max-head": int64(o.MaxHead), "max-depth": int64(o.MaxDepth),
@@ -189,6 +212,8 @@ func (o Options) checkLimits() error {
 		return fmt.Errorf("a memory limit below %d bytes leaves no room for commands", leastMemory)
 	case o.MaxMessage > mostMessage:
 		return fmt.Errorf("messages of more than %d bytes are not supported", mostMessage)
+	case o.DataDir != "" && o.MaxMessage > mostJournalled:
+		return fmt.Errorf("messages of more than %d bytes cannot be journalled", mostJournalled)
 	case o.MaxHead > mostHead:
 		return fmt.Errorf("request heads of more than %d bytes are not supported", mostHead)
 	case o.MaxDepth > wire.MaxDepth:
@@ -199,8 +224,13 @@ func (o Options) checkLimits() error {
 
 func (g *Gateway) frontOptions() front.Options {
 	o := g.opt
+	var log front.Journal
+	if g.durable != nil {
+		log = g.durable
+	}
 	return front.Options{
-		Listen: o.Listen, Loops: o.Loops, MaxConns: o.MaxConnections, Origins: o.Origins,
+		Journal: log,
+		Listen:  o.Listen, Loops: o.Loops, MaxConns: o.MaxConnections, Origins: o.Origins,
 		Open: func(c *front.Conn, now wire.Time) front.Session {
 			return &session{g.router.Open(c, c.RemoteAddr().String(), now), g.pulse}
 		},
@@ -269,7 +299,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 	close(g.stopTick)
 	g.ticker.Wait()
-	g.data.close()
+	err = errors.Join(err, g.closeJournal(), g.data.close())
 	g.opt.Logger.Info("the Gateway has ended")
 	return err
 }

@@ -16,10 +16,11 @@ import (
 //	1/16  callbacks that are due                                         dead letter beyond
 //	1/32  dead letters                                                   the oldest goes
 //	1/16  messages that have begun to arrive                             1013 beyond
+//	1/32  what waits to be stored in the journal, where there is one     OVERLOADED beyond
 //	1/4   what waits in all connections' outboxes (but the first 64 KiB  4429 beyond
 //	      of each)
 //
-// That is 13/16 of it; the rest is room for the heap's own overhead. What is bounded by
+// That is 27/32 of it; the rest is room for the heap's own overhead. What is bounded by
 // number comes on top: connections (about 2 KB each while they sit there), routes (about
 // 160 bytes each, --max-routes), pending commands (450 bytes each, --max-pending), and
 // HTTP requests (4,096 at a time, with 16 KiB of buffers and, while it arrives and is

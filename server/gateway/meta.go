@@ -31,6 +31,12 @@ func (g *Gateway) getReady(ctx *fasthttp.RequestCtx, _ string) {
 	case <-g.draining:
 		sendJSON(ctx, 503, `{"status":"draining","reason":"the Gateway is going down"}`)
 	default:
+		if g.durable != nil {
+			if err := g.durable.Failing(); err != nil {
+				sendJSON(ctx, 503, `{"status":"failing","reason":`+quote("the journal cannot be written: "+err.Error())+`}`)
+				return
+			}
+		}
 		sendJSON(ctx, 200, `{"status":"ready"}`)
 	}
 }

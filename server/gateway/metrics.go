@@ -47,6 +47,16 @@ var (
 	descClosed     = desc("websockets_closed_total", "WebSockets that ended, by why.", "reason")
 	descHeld       = desc("transport_bytes", "Bytes of messages that came in part, and that wait in outboxes beyond the first 64 KiB of each.", "kind")
 	descDeadLetter = desc("dead_letters", "Callbacks given up and kept.")
+	descBroken     = desc("callback_hosts_resting", "Receivers that many attempts in a row did not reach, and that are left alone for a while.")
+
+	descJournalRecords  = desc("journal_records_total", "Records that were stored.")
+	descJournalBytes    = desc("journal_bytes_total", "Bytes of groups that were stored.")
+	descJournalGroups   = desc("journal_groups_total", "Groups of records that were stored, each with one fsync.")
+	descJournalSync     = desc("journal_fsync_seconds_total", "What the fsync calls of the journal took.")
+	descJournalUnstored = desc("journal_unstored_bytes", "Bytes that wait to be stored.")
+	descJournalDisk     = desc("journal_disk_bytes", "What the journal takes of the disk.")
+	descJournalFailing  = desc("journal_failing", "1 while the disk takes nothing.")
+	descJournalFailures = desc("journal_failures_total", "Tries to store a group that failed.")
 )
 
 func newMetrics(g *Gateway) *metrics {
@@ -95,6 +105,8 @@ func (m *metrics) collectServers(counter, gauge func(*prometheus.Desc, float64, 
 	}
 	gauge(descQueue, float64(o.Queued))
 	gauge(descDeadLetter, float64(o.Dead))
+	gauge(descBroken, float64(o.Broken))
+	m.collectJournal(counter, gauge)
 	port := m.front.Load()
 	if port == nil {
 		return
@@ -109,6 +121,25 @@ func (m *metrics) collectServers(counter, gauge func(*prometheus.Desc, float64, 
 	}
 	gauge(descHeld, float64(f.PartialBytes), "partial")
 	gauge(descHeld, float64(f.WaitingBytes), "waiting")
+}
+
+func (m *metrics) collectJournal(counter, gauge func(*prometheus.Desc, float64, ...string)) {
+	if m.g.durable == nil {
+		return
+	}
+	s := m.g.durable.Stats()
+	counter(descJournalRecords, float64(s.Records))
+	counter(descJournalBytes, float64(s.Bytes))
+	counter(descJournalGroups, float64(s.Groups))
+	counter(descJournalSync, s.SyncTime.Seconds())
+	counter(descJournalFailures, float64(s.Failures))
+	gauge(descJournalUnstored, float64(s.Unstored))
+	gauge(descJournalDisk, float64(s.DiskBytes))
+	failing := 0.0
+	if !s.FailingSince.IsZero() {
+		failing = 1
+	}
+	gauge(descJournalFailing, failing)
 }
 
 func (g *Gateway) getMetrics(ctx *fasthttp.RequestCtx, _ string) {

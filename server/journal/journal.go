@@ -72,7 +72,8 @@ type Journal struct {
 	onStored func(mark uint64)
 
 	stored   atomic.Uint64
-	unstored atomic.Int64 // bytes
+	appended atomic.Uint64 // the mark of the last record
+	unstored atomic.Int64  // bytes
 	before   atomic.Uint64
 	failure  atomic.Pointer[failure]
 	times    syncTimes
@@ -151,6 +152,7 @@ func (j *Journal) open(fn func(mark uint64, rec []byte) error) error {
 	}
 	j.mark = last + 1
 	j.stored.Store(last)
+	j.appended.Store(last)
 	return nil
 }
 
@@ -228,6 +230,7 @@ func (j *Journal) Append(head, body []byte) (mark uint64) {
 	j.buf = binary.AppendUvarint(j.buf, uint64(n))
 	j.buf = append(append(j.buf, head...), body...)
 	j.records++
+	j.appended.Store(mark)
 	first := j.records == 1
 	j.unstored.Add(int64(len(j.buf) - before))
 	j.mu.Unlock()
@@ -258,6 +261,10 @@ func (j *Journal) signal() {
 
 // Stored is the mark of the last group on stable storage, 0 for none.
 func (j *Journal) Stored() uint64 { return j.stored.Load() }
+
+// Appended is the mark of the record that was appended last; before the first it is that
+// of the last group on stable storage.
+func (j *Journal) Appended() uint64 { return j.appended.Load() }
 
 // Mark is the mark of the group being gathered, which the next Append may return.
 func (j *Journal) Mark() uint64 {
