@@ -58,6 +58,6 @@
 //   - DeleteRange of a tail makes what is left of that segment unreadable after a restart,
 //     and a log emptied by it forgets its last index. Neither is done.
 //   - Open leaves its files open when it fails; disk closes them.
-//   - Each group is copied twice (encoded, then framed), and one buffer of its size is
-//     garbage after each StoreLogs.
+//   - Each group is copied twice (encoded, then framed); its codec lets a buffer grow for
+//     each, which is garbage then. codec takes its place, in the same format.
 package journal

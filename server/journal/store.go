@@ -23,6 +23,7 @@ type store struct {
 	last  uint64 // mark of the last group
 	torn  int64  // bytes of a group that was not written whole, cut off
 	entry raft.Log
+	codec codec
 }
 
 // where says where a log is and how it is opened.
@@ -62,7 +63,7 @@ func openStore(w where) (*store, error) {
 func (s *store) openWAL() error {
 	var err error
 	s.wal, err = wal.Open(s.dir, wal.WithMetaStore(s.meta), wal.WithSegmentFiler(segment.NewFiler(s.dir, s.disk)),
-		wal.WithSegmentSize(s.segmentBytes), wal.WithLogger(hclog.NewNullLogger())) // what it would log is in disk.err
+		wal.WithCodec(&s.codec), wal.WithSegmentSize(s.segmentBytes), wal.WithLogger(hclog.NewNullLogger())) // what it would log is in disk.err
 	if err != nil {
 		s.wal = nil
 		return judge(s.disk.note(err), syscall.ENOENT)
@@ -91,8 +92,9 @@ func judge(err error, tells syscall.Errno) error {
 func (s *store) put(mark uint64, b []byte) error {
 	sealGroup(b, s.id, mark, time.Now().UnixNano())
 	s.entry = raft.Log{Index: mark, Data: b}
+	s.codec.alone = true
 	err := s.wal.StoreLog(&s.entry)
-	s.entry.Data = nil
+	s.codec.alone, s.entry.Data = false, nil
 	if err == nil {
 		s.last = mark
 		return nil
