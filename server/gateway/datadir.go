@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,7 +25,7 @@ type dataDir struct{ lock *os.File }
 const epochsPerRun = 1 << 28
 
 // openDataDir locks the directory, made if need be, and returns the floor of epochs.
-func openDataDir(path string, now wire.Time) (*dataDir, int64, error) {
+func openDataDir(path string, now wire.Time, log *slog.Logger) (*dataDir, int64, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, 0, fmt.Errorf("data directory: %w", err)
 	}
@@ -32,18 +35,36 @@ func openDataDir(path string, now wire.Time) (*dataDir, int64, error) {
 	}
 	d := &dataDir{lock: lock}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(lock, 20))
 		_ = d.close()
-		return nil, 0, fmt.Errorf("data directory %s is in use by another process", path)
+		return nil, 0, fmt.Errorf("data directory %s is in use by another process (%s)", path, strings.TrimSpace(string(holder)))
+	}
+	if err := d.sign(); err != nil {
+		_ = d.close()
+		return nil, 0, fmt.Errorf("data directory: %w", err)
 	}
 	floor, err := raiseFloor(filepath.Join(path, "epoch"), now)
-	if err != nil {
+	if errors.Is(err, unix.ENOSPC) && floor > 0 {
+		log.Warn("the floor of epochs could not be stored; they rise as long as the wall clock does not step back", "error", err)
+	} else if err != nil {
 		_ = d.close()
 		return nil, 0, err
 	}
 	return d, floor, nil
 }
 
-// raiseFloor reads the last floor, stores a higher one, and returns it.
+// sign writes into the lock file who has the lock, for people. A full disk is no reason not
+// to start: what can be read of the journal can be served.
+func (d *dataDir) sign() error {
+	_, err := d.lock.WriteAt(fmt.Appendf(nil, "%-19d\n", os.Getpid()), 0)
+	if errors.Is(err, unix.ENOSPC) {
+		return nil
+	}
+	return err
+}
+
+// raiseFloor reads the last floor, stores a higher one, and returns it, also with an error of
+// the storing.
 func raiseFloor(path string, now wire.Time) (int64, error) {
 	floor := now.Millis() << 10
 	switch b, err := os.ReadFile(path); {
@@ -59,17 +80,22 @@ func raiseFloor(path string, now wire.Time) (int64, error) {
 	case !os.IsNotExist(err):
 		return 0, fmt.Errorf("data directory: %w", err)
 	}
+	return floor, storeFloor(path, floor)
+}
+
+// storeFloor replaces the file, all or nothing.
+func storeFloor(path string, floor int64) error {
 	tmp := path + ".new"
 	if err := writeSynced(tmp, strconv.FormatInt(floor, 10)+"\n"); err != nil {
-		return 0, fmt.Errorf("data directory: %w", err)
+		return fmt.Errorf("data directory: %w", err)
 	}
 	if err := os.Rename(tmp, path); err != nil {
-		return 0, fmt.Errorf("data directory: %w", err)
+		return fmt.Errorf("data directory: %w", err)
 	}
 	if err := syncDir(filepath.Dir(path)); err != nil {
-		return 0, fmt.Errorf("data directory: %w", err)
+		return fmt.Errorf("data directory: %w", err)
 	}
-	return floor, nil
+	return nil
 }
 
 // syncDir makes a rename in a directory stable.

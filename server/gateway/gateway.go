@@ -98,7 +98,7 @@ func Start(opt Options) (*Gateway, error) {
 	floor := int64(0)
 	if opt.DataDir != "" {
 		var err error
-		if g.data, floor, err = openDataDir(opt.DataDir, g.clock.now()); err != nil {
+		if g.data, floor, err = openDataDir(opt.DataDir, g.clock.now(), opt.Logger); err != nil {
 			return nil, err
 		}
 	}
