@@ -53,7 +53,7 @@ func (s *Session) command(w *work, ref []byte, now wire.Time) *wire.Fault {
 	}
 	ack := c.Ack || c.Ref == nil
 	if c.Ref == nil {
-		c.Ref = AppendRef(w.ref[:0], now)
+		c.Ref = appendRef(w.ref[:0], now, s.r.chance())
 		hash = s.r.hashOf(c.Ref)
 	}
 	m := s.forward(w, now)
@@ -76,10 +76,12 @@ func (s *Session) forward(w *work, now wire.Time) message {
 }
 
 // AppendRef appends a new requestRef, cmd-{unix ms}-{9 characters of a-z0-9}.
-func AppendRef(dst []byte, now wire.Time) []byte {
+func AppendRef(dst []byte, now wire.Time) []byte { return appendRef(dst, now, rand.Uint64()) }
+
+func appendRef(dst []byte, now wire.Time, x uint64) []byte {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	dst = append(strconv.AppendInt(append(dst, "cmd-"...), now.Millis(), 10), '-')
-	for x, i := rand.Uint64(), 0; i < 9; i++ {
+	for range 9 {
 		dst = append(dst, letters[x%36])
 		x /= 36
 	}

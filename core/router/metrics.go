@@ -244,8 +244,10 @@ func (r *Router) VisitMetrics(v *Visitor) {
 	for k, name := range m.types.names() {
 		m.byType[k].visit(v, name, kinds, codes)
 	}
-	for kind, name := range map[wire.ClientType]string{wire.ClientBackend: "backend", wire.ClientEdge: "edge", wire.ClientDevice: "device"} {
-		v.Connections(name, m.connections[kind].Load())
+	for kind, name := range [...]string{wire.ClientBackend: "backend", wire.ClientEdge: "edge", wire.ClientDevice: "device"} {
+		if name != "" {
+			v.Connections(name, m.connections[kind].Load())
+		}
 	}
 	for code := range m.routing {
 		if n := m.routing[code].Load(); n > 0 {

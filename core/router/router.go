@@ -2,7 +2,6 @@ package router
 
 import (
 	"hash/maphash"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -57,6 +56,9 @@ type Config struct {
 	Journal Journal
 	// HeartbeatMs is the interval that REGISTER_ACK announces.
 	HeartbeatMs int
+	// Seed, where it is not 0, takes the place of all chance, so that a simulation can be
+	// replayed. Not for a Gateway: clients could make their requestRefs collide.
+	Seed uint64
 }
 
 // Router routes. Make it with New.
@@ -83,6 +85,7 @@ type Router struct {
 	held      atomic.Int64 // bytes of commands kept to be sent
 	extraHeld atomic.Int64 // bytes of deviceExtra
 	draining  atomic.Bool
+	drawn     atomic.Uint64 // numbers of chance, with a Seed
 
 	// topo guards who is where: edges, directs, away, stray, the lists of devices.
 	topo     sync.Mutex
@@ -103,7 +106,6 @@ func New(cfg Config, now wire.Time) *Router {
 		cfg:     cfg,
 		limits:  cfg.Limits.withDefaults(),
 		seed:    maphash.MakeSeed(),
-		nonce:   strconv.FormatUint(rand.Uint64()|1<<63, 36),
 		routes:  newRouteTable(),
 		edges:   make(map[string]*edge),
 		directs: make(map[string]*edge),
@@ -114,6 +116,7 @@ func New(cfg Config, now wire.Time) *Router {
 	if r.journal = cfg.Journal; r.journal != nil {
 		r.durable, r.restore = wire.Durable, newRestoring()
 	}
+	r.nonce = strconv.FormatUint(r.chance()|1<<63, 36)
 	r.epoch.Store(max(cfg.EpochFloor, now.Millis()<<10))
 	for i := range r.shards {
 		r.shards[i].wheel.tick = int64(now) / wheelTick

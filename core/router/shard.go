@@ -1,7 +1,6 @@
 package router
 
 import (
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -37,9 +36,6 @@ type slot struct {
 	hash uint64
 	rec  *record // nil: free
 }
-
-// hashOf returns the hash of a requestRef, which is never 0; its low bits choose the shard.
-func (r *Router) hashOf(ref []byte) uint64 { return maphash.Bytes(r.seed, ref) | 1<<63 }
 
 func (r *Router) shardOf(hash uint64) *shard { return &r.shards[hash%numShards] }
 
