@@ -5,8 +5,10 @@ COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # Runs, not a time: where a time ends, go test may fail with "context deadline exceeded" for no fault (go.dev/issue/75804).
 FUZZTIME ?= 60000x
+SEEDS    ?= 1000
+FIRST    ?= 1
 
-.PHONY: run build build-race test check vet race fuzz generate clean help
+.PHONY: run build build-race test check vet race fuzz sim generate clean help
 
 run: build ## build, and run a gateway with ten simulated devices
 	bin/subway up
@@ -38,6 +40,9 @@ fuzz: ## FUZZTIME runs of every fuzz target
 			$(GO) test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done
+
+sim: ## SEEDS simulated worlds around the core, from FIRST on, or that of SEED alone
+	$(GO) test ./fuzz/sim -count=1 -v -run '^TestSim$$' $(if $(SEED),-seed=$(SEED),-first=$(FIRST) -seeds=$(SEEDS))
 
 generate: ## the easyjson codecs
 	$(GO) generate ./...

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"time"
+
+	"subway/core/router"
+	"subway/core/wire"
+)
+
+// gateway is the router under test. Every call into it is told to the book before, which
+// says then what must come of it, and settled with the book afterwards.
+type gateway struct {
+	w      *world
+	router *router.Router
+	links  []*link // open
+	dead   bool
+}
+
+// newGateway starts a gateway with nothing in it.
+func newGateway(w *world) *gateway {
+	g := &gateway{w: w}
+	g.router = router.New(router.Config{
+		Limits: w.plan.limits, Callbacks: w.outbox, OrphanResponses: true, HeartbeatMs: 30000,
+		EpochFloor: w.book.floor(), Seed: w.plan.seed | 1<<63,
+	}, w.now)
+	return g
+}
+
+// crash is a gateway's sudden end and the start of another, which knows nothing: there is
+// no journal. One that has a journal is made here, of as much of it as reached the disk,
+// and the book is told what of it must be there again instead of book.restart.
+func (g *gateway) crash() {
+	w := g.w
+	w.note("the gateway crashes")
+	g.dead = true
+	for _, l := range g.links {
+		if l.cut {
+			continue
+		}
+		l.cut, l.closing = true, true
+		w.after(w.upTo(2*time.Second), func() {
+			if !l.left {
+				l.left = true
+				l.party.lost(l, 0)
+			}
+		})
+	}
+	w.outbox.crash()
+	w.book.restart()
+	w.gate = newGateway(w)
+}
+
+func (g *gateway) open(l *link) {
+	l.session = g.router.Open(l, "192.0.2.1:5000", g.w.now)
+	g.links = append(g.links, l)
+}
+
+// receive takes a message of a party.
+func (g *gateway) receive(l *link, raw []byte) {
+	if g.dead || l.ended || l.shut {
+		return
+	}
+	m := g.w.reader.read(raw)
+	if m == nil {
+		m = &message{raw: raw}
+	}
+	g.w.history.message(g.w.now, l.name, " -> ", m)
+	g.w.book.hears(l, m)
+	l.session.Receive(raw, g.w.now)
+	g.w.book.settle()
+}
+
+func (g *gateway) writable(l *link) {
+	if g.dead || l.ended {
+		return
+	}
+	g.w.note("%s takes commands again", l.name)
+	g.w.book.touch(l.place)
+	g.w.book.call.swept = l.place
+	l.session.Writable(g.w.now)
+	g.w.book.settle()
+}
+
+func (g *gateway) closed(l *link, reason string) {
+	if g.dead || l.ended {
+		return
+	}
+	g.w.note("%s ends: %s", l.name, reason)
+	l.closing, l.ended = true, true
+	for i, x := range g.links {
+		if x == l {
+			g.links = append(g.links[:i], g.links[i+1:]...)
+			break
+		}
+	}
+	g.w.book.ends(l)
+	l.session.Closed(g.w.now, reason)
+	g.w.book.settle()
+}
+
+// submit posts a command over HTTP and returns the code of its refusal, "" for none.
+func (g *gateway) submit(raw []byte) (code string) {
+	m := g.w.reader.read(raw)
+	g.w.history.message(g.w.now, "http", " -> ", m)
+	want := g.w.book.submits(m)
+	refusal := g.router.Submit(&m.command, raw, g.w.now)
+	g.w.book.settle()
+	code = codeOf(refusal)
+	g.w.note("http <- %s %s", m.ref, code)
+	if code != want {
+		g.w.book.fault(m.ref, m.target, "posted over HTTP it is answered %q, want %q", code, want)
+	}
+	return code
+}
+
+// cancel cancels a command over HTTP.
+func (g *gateway) cancel(ref string) {
+	g.w.note("http -> CANCEL %s", ref)
+	want := g.w.book.cancels(ref)
+	code := codeOf(g.router.Cancel([]byte(ref), g.w.now))
+	g.w.book.settle()
+	if code != want {
+		g.w.book.fault(ref, "", "its cancel over HTTP is answered %q, want %q", code, want)
+	}
+}
+
+// codeOf returns the code of a refusal, "" for none.
+func codeOf(f *router.Refusal) string {
+	if f == nil {
+		return ""
+	}
+	return f.Code.String()
+}
+
+func (g *gateway) tick() {
+	g.w.book.ticking = true
+	g.router.Tick(g.w.now)
+	g.w.book.ticked()
+	g.w.book.ticking = false
+	g.w.book.settle()
+}
+
+func (g *gateway) drain(on bool) {
+	g.w.note("draining: %v", on)
+	g.w.book.draining = on
+	g.router.SetDraining(on)
+}
+
+// record returns what GET /api/commands/{ref} answers.
+func (g *gateway) record(ref string) *wire.CommandRecord { return g.router.Record([]byte(ref)) }
+
+// knows reports whether the API knows a place that is away.
+func (g *gateway) knows(p *place) bool {
+	if p.direct {
+		d := g.router.Device(p.id)
+		return d != nil && d.EdgeID == p.id
+	}
+	return g.router.Edge(p.id) != nil
+}

@@ -1,0 +1,370 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"subway/core/router"
+	"subway/core/wire"
+)
+
+// hears says what must come of a message of a party, before the router gets it.
+func (b *book) hears(l *link, m *message) {
+	switch {
+	case l.closing: // nothing is taken from it any more
+	case m.kind == wire.TypeUnknown:
+		b.wants(l, wire.TypeError, "", "INVALID_MESSAGE")
+		b.invalid(l)
+	case m.kind == wire.TypeRegister:
+		l.invalid = 0
+		b.registers(l, m)
+	case l.kind == wire.ClientNone:
+		b.wants(l, wire.TypeError, m.ref, "NOT_REGISTERED")
+		b.invalid(l)
+	default:
+		l.invalid = 0
+		b.hearsRegistered(l, m)
+	}
+}
+
+// invalid counts a message that is none, of which so many in a row end the connection.
+func (b *book) invalid(l *link) {
+	if l.invalid++; l.invalid >= b.limits.MaxInvalid {
+		b.wantsClose(l, wire.CloseInvalid)
+	}
+}
+
+// hearsRegistered is hears once the party is known.
+func (b *book) hearsRegistered(l *link, m *message) {
+	switch {
+	case m.kind == wire.TypeHeartbeat:
+		b.wants(l, wire.TypeHeartbeatAck, "", "")
+	case m.kind == wire.TypeUnregister:
+		b.unregisters(l, m)
+	case m.kind == wire.TypeDeviceStatus:
+		b.reports(l, m)
+	case m.kind == wire.TypeCommand:
+		b.commanded(l, m)
+	case m.kind == wire.TypeCancel && l.kind != wire.ClientBackend, m.kind != wire.TypeCancel && l.kind == wire.ClientBackend:
+		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
+	case m.kind == wire.TypeCancel:
+		if code := b.cancels(m.ref); code != "" {
+			b.wants(l, wire.TypeError, m.ref, code)
+		}
+	default:
+		b.answered(l, m)
+	}
+}
+
+// registers applies a REGISTER.
+func (b *book) registers(l *link, m *message) {
+	reg := &m.register
+	kind, id := reg.ClientType, m.id
+	behind := kind == wire.ClientDevice && reg.HasEdge
+	if behind {
+		kind, id = wire.ClientEdge, string(reg.EdgeID)
+	}
+	if l.kind != wire.ClientNone && (l.kind != kind || l.id != id) {
+		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
+		return
+	}
+	if kind == wire.ClientBackend {
+		b.registersBackend(l, id)
+		return
+	}
+	p := b.placeOf(id, kind == wire.ClientDevice)
+	if p == nil {
+		b.wants(l, wire.TypeError, "", "OVERLOADED")
+		return
+	}
+	fresh := l.kind == wire.ClientNone
+	b.wants(l, wire.TypeRegisterAck, "", m.id)
+	if reg.ClientType == wire.ClientEdge || fresh {
+		p.dedupe = reg.Dedupe && !behind
+	}
+	if fresh {
+		b.wantsClose(p.link, wire.CloseSuperseded)
+		if p.link != nil {
+			p.link.over = true
+		}
+		l.kind, l.id, l.place = kind, id, p
+		p.link = l
+	}
+	switch {
+	case behind || p.direct:
+		b.route(m.id, p)
+	case reg.HasDevices:
+		b.snapshot(p, m.devices)
+	}
+	if fresh {
+		b.replays(p)
+	}
+	b.touch(p)
+	b.call.swept = p
+}
+
+func (b *book) registersBackend(l *link, id string) {
+	if l.kind == wire.ClientNone {
+		if b.backends[id] == nil && len(b.backends) >= b.limits.MaxBackends {
+			b.wants(l, wire.TypeError, "", "OVERLOADED")
+			return
+		}
+		if old := b.backends[id]; old != nil {
+			b.wantsClose(old, wire.CloseSuperseded)
+			old.over = true
+		}
+		l.kind, l.id, l.told = wire.ClientBackend, id, map[string]string{}
+		b.backends[id] = l
+	}
+	b.wants(l, wire.TypeRegisterAck, "", id)
+}
+
+// snapshot makes these devices all that p has.
+func (b *book) snapshot(p *place, devices []string) {
+	stays := map[string]bool{}
+	for _, d := range devices {
+		b.route(d, p)
+		stays[d] = true
+	}
+	for _, d := range slices.Sorted(maps.Keys(p.devices)) {
+		if !stays[d] {
+			b.dropRoute(d)
+		}
+	}
+}
+
+// replays arranges what a new session of p gets again.
+func (b *book) replays(p *place) {
+	left := p.replay
+	p.replay = nil
+	if !p.dedupe {
+		return
+	}
+	for c := range p.flight {
+		if c.kept && (b.routes[c.target] == p || slices.Contains(left, c)) {
+			p.replay = append(p.replay, c)
+		}
+	}
+	slices.SortFunc(p.replay, func(x, y *command) int { return x.seq - y.seq })
+}
+
+// unregisters applies an UNREGISTER.
+func (b *book) unregisters(l *link, m *message) {
+	switch {
+	case m.id == l.id:
+		b.wantsClose(l, wire.CloseNormal)
+		l.over = true
+		b.departs(l, true)
+	case l.kind == wire.ClientEdge && b.routes[m.id] == nil:
+	case l.kind != wire.ClientEdge || b.routes[m.id] != l.place:
+		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
+	default:
+		b.dropRoute(m.id)
+	}
+}
+
+// ends notes that the gateway learns of the end of a link.
+func (b *book) ends(l *link) {
+	if !l.over {
+		b.departs(l, false)
+	}
+	l.over = true
+}
+
+// departs ends the session of a link.
+func (b *book) departs(l *link, goodbye bool) {
+	if b.backends[l.id] == l {
+		delete(b.backends, l.id)
+	}
+	p := l.place
+	if p == nil || p.link != l {
+		return
+	}
+	b.went++
+	p.link, p.since, p.goodbye, p.went = nil, b.w.now, goodbye, b.went
+	if goodbye {
+		b.dropRoutes(p)
+	}
+}
+
+// reports checks a DEVICE_STATUS: every Backend gets it as it came.
+func (b *book) reports(l *link, m *message) {
+	if p := l.place; p == nil || b.routes[m.id] != p {
+		b.wants(l, wire.TypeError, "", "FORBIDDEN")
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.backends)) {
+		if to := b.backends[id]; !to.statusOff {
+			b.wants(to, wire.TypeDeviceStatus, "", m.id)
+		}
+	}
+}
+
+// commanded judges a COMMAND of a Backend.
+func (b *book) commanded(l *link, m *message) {
+	if l.kind != wire.ClientBackend || m.source != "" && m.source != l.id {
+		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
+		return
+	}
+	if code := b.accepts(m, l.id); code != "" {
+		b.wants(l, wire.TypeError, m.ref, code)
+		return
+	}
+	if m.command.Ack || m.ref == "" {
+		b.wants(l, wire.TypeCommandAck, m.ref, m.target)
+	}
+}
+
+// submits judges a command over HTTP and returns the code of its refusal, "" for none.
+func (b *book) submits(m *message) string { return b.accepts(m, "") }
+
+// accepts says whether a command is accepted, and enters it if so.
+func (b *book) accepts(m *message, source string) (code string) {
+	p := b.routes[m.target]
+	switch {
+	case b.draining:
+		return "GATEWAY_UNAVAILABLE"
+	case m.ref != "" && b.known(m.ref) != nil:
+		return "DUPLICATE_REQUEST"
+	case p == nil:
+		return "TARGET_NOT_FOUND"
+	case b.pending >= b.limits.MaxPending:
+		return "OVERLOADED"
+	}
+	idle := p.waiting() == 0 && len(p.replay) == 0
+	away := p.link == nil || idle && p.link.closing
+	if !idle || away || !p.link.clear() { // it has to wait
+		switch {
+		case away && !m.command.Queue:
+			return "EDGE_UNAVAILABLE"
+		case away && p.waitingFor(m.target) >= int(b.limits.DeviceQueue), !p.room(b.limits.EdgeQueue, m.command.Priority):
+			return "OVERLOADED"
+		}
+	}
+	b.enter(m, source, p)
+	return ""
+}
+
+func (b *book) enter(m *message, source string, p *place) {
+	b.accepted++
+	c := &command{
+		ref: m.ref, target: m.target, source: source, callback: m.callback != "", priority: m.command.Priority,
+		timeout: wire.Time(m.command.TimeoutMs) * 1e6, seq: b.accepted, created: b.w.now,
+		handed: map[*link]bool{}, executed: map[*edge]int{},
+	}
+	c.deadline = c.created + c.timeout
+	b.pending++
+	b.watch(c)
+	p.enqueue(c)
+	b.touch(p)
+	if c.ref == "" {
+		b.call.unnamed = c
+		return
+	}
+	b.commands[c.ref] = c
+	b.used[c.ref]++
+}
+
+// cancels says what comes of a cancel and returns the code of its refusal, "" for none.
+func (b *book) cancels(ref string) (code string) {
+	c := b.known(ref)
+	switch {
+	case c == nil:
+		return "COMMAND_NOT_FOUND"
+	case c.state.Final():
+		return "ALREADY_ENDED"
+	}
+	if c.state != router.Pending {
+		at := c.at
+		if now := b.routes[c.target]; now.connected() {
+			at = now
+		}
+		if at.connected() {
+			b.wants(at.link, wire.TypeCancel, ref, c.target)
+		}
+	}
+	b.finish(c, router.Cancelled, "CANCELLED")
+	return ""
+}
+
+// finish ends a command by the gateway's decision and says who is told.
+func (b *book) finish(c *command, state router.State, code string) {
+	b.wants(b.backends[c.source], wire.TypeError, c.ref, code)
+	b.wantsNotice(c, state.String(), true)
+	b.end(c, state)
+}
+
+// answered says what must come of an answer: a COMMAND_RESPONSE, a PROGRESS_UPDATE or an ERROR.
+func (b *book) answered(l *link, m *message) {
+	if m.kind == wire.TypeError && m.ref == "" {
+		return
+	}
+	c := b.known(m.ref)
+	switch {
+	case c == nil:
+		b.orphan(m)
+	case !b.mayAnswer(l, c):
+		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
+	case c.state.Final():
+		b.late++
+	case m.kind == wire.TypeProgressUpdate:
+		b.wants(b.backends[c.source], m.kind, m.ref, m.word)
+		b.wantsNotice(c, m.word, false)
+		b.advance(c)
+	default:
+		b.wants(b.backends[c.source], m.kind, m.ref, m.word)
+		state, word := router.Failed, m.word
+		if m.kind == wire.TypeError {
+			word = "FAILED"
+		} else if word == "COMPLETED" || word == "SUCCESS" {
+			state = router.Completed
+		}
+		b.wantsNotice(c, word, true)
+		b.end(c, state)
+	}
+}
+
+// mayAnswer reports whether an answer may come on l: from where the command was sent to,
+// or from where its target is now.
+func (b *book) mayAnswer(l *link, c *command) bool {
+	p := l.place
+	switch {
+	case p == nil || p.link != l:
+		return false
+	case b.routes[c.target] == p || c.at == p:
+		return true
+	}
+	return c.state.Final() && c.at != nil && c.at.id == p.id && c.at.direct == p.direct
+}
+
+// advance notes progress.
+func (b *book) advance(c *command) {
+	if c.state == router.Pending {
+		c.at.dequeue(c)
+		c.at.flight[c] = true
+		c.kept = false
+		b.touch(c.at)
+	}
+	c.state, c.progress = router.InProgress, true
+	b.unwatch(c)
+	c.deadline = min(b.w.now+c.timeout, c.created+wire.Time(b.limits.MaxLifetime))
+	b.watch(c)
+}
+
+// orphan says what must come of an answer to a command that the gateway does not know.
+func (b *book) orphan(m *message) {
+	if m.kind == wire.TypeError || m.callback == "" && m.source == "" {
+		return
+	}
+	b.orphans++
+	b.used[m.ref]++ // it was the ref of a command once: another end may be told of it
+	if m.source != "" {
+		b.wants(b.backends[m.source], m.kind, m.ref, m.word)
+	}
+	if m.callback != "" {
+		b.call.wants = append(b.call.wants, want{ref: m.ref, word: m.word, finish: m.kind == wire.TypeCommandResponse})
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"subway/core/wire"
+)
+
+// place is an edge, or a device that is connected directly, as the book knows it.
+type place struct {
+	id      string
+	direct  bool
+	link    *link // of its session; nil: away
+	dedupe  bool
+	devices map[string]bool
+
+	waits  [wire.NumPriorities][]*command // PENDING, by acceptance
+	flight map[*command]bool              // handed over, or with progress
+	replay []*command                     // what a new session is to get again, by acceptance
+
+	since   wire.Time // away since
+	went    int       // the how manieth that went
+	goodbye bool
+}
+
+func (p *place) key() string {
+	if p.direct {
+		return "DEVICE " + p.id
+	}
+	return "EDGE " + p.id
+}
+
+// connected reports whether the place has a session.
+func (p *place) connected() bool { return p != nil && p.link != nil }
+
+func (p *place) waiting() int {
+	return len(p.waits[0]) + len(p.waits[1]) + len(p.waits[2])
+}
+
+// first returns the command that is to leave first of those that wait.
+func (p *place) first() *command {
+	for _, list := range slices.Backward(p.waits[:]) {
+		if len(list) > 0 {
+			return list[0]
+		}
+	}
+	return nil
+}
+
+// room reports whether a command of this priority may wait here.
+func (p *place) room(most int, priority wire.Priority) bool {
+	switch priority {
+	case wire.PriorityLow:
+		most = most * 3 / 4
+	case wire.PriorityNormal:
+		most = most * 7 / 8
+	}
+	return p.waiting() < most
+}
+
+func (p *place) waitingFor(device string) (n int) {
+	for _, list := range p.waits {
+		for _, c := range list {
+			if c.target == device {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// enqueue puts a PENDING command at its place.
+func (p *place) enqueue(c *command) {
+	list := p.waits[c.priority]
+	i := len(list)
+	for i > 0 && list[i-1].seq > c.seq {
+		i--
+	}
+	p.waits[c.priority] = slices.Insert(list, i, c)
+	c.at = p
+}
+
+func (p *place) dequeue(c *command) {
+	list := p.waits[c.priority]
+	if i := slices.Index(list, c); i >= 0 {
+		p.waits[c.priority] = slices.Delete(list, i, i+1)
+	}
+}
+
+// placeOf returns the edge, or the direct device, of an id, made where there is none; nil
+// where there is no room for another.
+func (b *book) placeOf(id string, direct bool) *place {
+	places := b.places(direct)
+	if p := places[id]; p != nil {
+		return p
+	}
+	if !direct && len(places) >= b.limits.MaxEdges {
+		var old *place // the longest away
+		for _, p := range places {
+			if p.link == nil && (old == nil || p.went < old.went) {
+				old = p
+			}
+		}
+		if old == nil {
+			return nil
+		}
+		b.forgetPlace(old)
+	}
+	p := &place{id: id, direct: direct, devices: map[string]bool{}, flight: map[*command]bool{}}
+	places[id] = p
+	return p
+}
+
+func (b *book) places(direct bool) map[string]*place {
+	if direct {
+		return b.directs
+	}
+	return b.edges
+}
+
+// forgetPlace drops a place that is away, with its routes.
+func (b *book) forgetPlace(p *place) {
+	b.dropRoutes(p)
+	delete(b.places(p.direct), p.id)
+}
+
+func (b *book) dropRoutes(p *place) {
+	for _, d := range slices.Sorted(maps.Keys(p.devices)) {
+		b.dropRoute(d)
+	}
+}
+
+// route makes p the route of a device and takes along what waits for it.
+func (b *book) route(device string, p *place) {
+	from := b.routes[device]
+	if from == p {
+		return
+	}
+	if from != nil {
+		delete(from.devices, device)
+	}
+	b.routes[device] = p
+	p.devices[device] = true
+	b.reroute(device, from, p)
+}
+
+// dropRoute takes the route of a device away; what waits for it waits on.
+func (b *book) dropRoute(device string) {
+	from := b.routes[device]
+	delete(from.devices, device)
+	delete(b.routes, device)
+	b.reroute(device, from, nil)
+}
+
+// reroute moves what waits for a device; nil is nowhere.
+func (b *book) reroute(device string, from, to *place) {
+	if from == nil {
+		from = b.limbo
+	}
+	if to == nil {
+		to = b.limbo
+	}
+	for p, list := range from.waits {
+		from.waits[p] = nil
+		for _, c := range list {
+			if c.target != device {
+				from.waits[p] = append(from.waits[p], c)
+				continue
+			}
+			to.enqueue(c)
+		}
+	}
+}
+
+// swept notes that all was handed over to p that the way was clear for: what is not routed
+// to it any more, and had its turn, is not handed over again.
+func (b *book) swept(p *place) {
+	for p.link != nil && len(p.replay) > 0 && b.routes[p.replay[0].target] != p {
+		p.replay = p.replay[1:]
+	}
+}
+
+// tidy drops what has been away for longer than it is kept; the router looks once a second.
+func (b *book) tidy(now wire.Time) {
+	most := wire.Time(b.limits.PermanentAfter + b.limits.RouteRetention)
+	for _, direct := range []bool{false, true} {
+		places := b.places(direct)
+		for _, id := range slices.Sorted(maps.Keys(places)) {
+			p := places[id]
+			if p.link != nil || now-p.since <= most {
+				continue
+			}
+			if !b.w.gate.knows(p) {
+				b.forgetPlace(p)
+			} else if now-p.since > most+wire.Time(2*time.Second) {
+				b.fault("", p.id, "%s is known still, %v after it went", p.key(), time.Duration(now-p.since))
+			}
+		}
+	}
+}
