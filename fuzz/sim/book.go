@@ -19,6 +19,7 @@ type book struct {
 	routes         map[string]*place // by device
 	limbo          *place            // where what waits for no route waits
 	went           int               // places that went so far
+	tidyAt         wire.Time         // no place is kept too long before
 	backends       map[string]*link
 	epochs         map[string]int64 // the last told, by party
 	lastEpoch      int64            // of all
@@ -57,7 +58,9 @@ type command struct {
 	kept     bool           // by the router, to be handed over again
 	handed   map[*link]bool // to these sessions
 	executed map[*edge]int
-	progress bool // came
+	raw      []byte // as it was handed over first
+	progress string // the last
+	result   string // of its COMMAND_RESPONSE
 	ended    wire.Time
 	endsLow  int // ends before its own, at the least and the most
 	endsHigh int
@@ -85,7 +88,8 @@ type want struct {
 	kind   wire.Type
 	ref    string
 	word   string
-	finish bool // of a notice: the last
+	raw    []byte // nil, or it must be this, byte for byte
+	finish bool   // of a notice: the last
 	close  uint16
 }
 
@@ -101,7 +105,7 @@ func (b *book) reset() {
 	b.backends, b.commands, b.used = map[string]*link{}, map[string]*command{}, map[string]int{}
 	b.limbo = &place{id: "nowhere", devices: map[string]bool{}, flight: map[*command]bool{}}
 	b.open, b.pending, b.nEnded, b.results = nil, 0, 0, [len(endings)]uint64{}
-	b.late, b.orphans, b.dropped, b.call = 0, 0, 0, call{}
+	b.late, b.orphans, b.dropped, b.call, b.tidyAt = 0, 0, 0, call{}, never
 }
 
 // restart notes that the gateway is a new one, which knows nothing of what was.
@@ -130,6 +134,13 @@ func (b *book) fault(subject, other, format string, args ...any) {
 func (b *book) wants(l *link, kind wire.Type, ref, word string) {
 	if l != nil && !l.closing {
 		b.call.wants = append(b.call.wants, want{link: l, kind: kind, ref: ref, word: word})
+	}
+}
+
+// passes says that a message of a party must come on l as it came.
+func (b *book) passes(l *link, m *message) {
+	if l != nil && !l.closing {
+		b.call.wants = append(b.call.wants, want{link: l, kind: m.kind, ref: m.ref, word: wordOf(m), raw: m.raw})
 	}
 }
 

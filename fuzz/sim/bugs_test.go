@@ -19,8 +19,8 @@ func TestBugs(t *testing.T) {
 	}{
 		{"an end is told twice", bug{message: twice(wire.TypeCommandResponse)}, `is told COMMAND_RESPONSE .*for no reason`},
 		{"a command is sent twice", bug{message: twice(wire.TypeCommand)}, `handed to .* twice`},
-		{"a response is swallowed", bug{message: never(wire.TypeCommandResponse)}, `is not told COMMAND_RESPONSE`},
-		{"a cancel does not reach the edge", bug{message: never(wire.TypeCancel)}, `is not told CANCEL`},
+		{"a response is swallowed", bug{message: lost(wire.TypeCommandResponse)}, `is not told COMMAND_RESPONSE`},
+		{"a cancel does not reach the edge", bug{message: lost(wire.TypeCancel)}, `is not told CANCEL`},
 		{"a retry goes without its X-Callback-Id", bug{id: func(n *notice) string {
 			if n.attempts > 1 {
 				return ""
@@ -52,7 +52,7 @@ func TestBugs(t *testing.T) {
 	}
 }
 
-// twice has messages of a kind come twice, never has them not come.
+// twice has messages of a kind come twice, lost has them not come.
 func twice(kind wire.Type) func(*link, *message) []*message {
 	return func(_ *link, m *message) []*message {
 		if m.kind == kind {
@@ -62,7 +62,7 @@ func twice(kind wire.Type) func(*link, *message) []*message {
 	}
 }
 
-func never(kind wire.Type) func(*link, *message) []*message {
+func lost(kind wire.Type) func(*link, *message) []*message {
 	return func(_ *link, m *message) []*message {
 		if m.kind == kind {
 			return nil

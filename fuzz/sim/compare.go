@@ -48,6 +48,8 @@ func (b *book) looksUp(ref string) {
 		b.fault(ref, c.target, "is %v, and is not known", c.state)
 	case c != nil && (rec.Status != c.state.String() || rec.TargetClientID != c.target):
 		b.fault(ref, c.target, "is %v, and its record says %s for %s", c.state, rec.Status, rec.TargetClientID)
+	case c != nil && (string(rec.Progress) != c.progress || string(rec.Result) != c.result):
+		b.fault(ref, c.target, "its record has progress %s and result %s, want %s and %s", rec.Progress, rec.Result, c.progress, c.result)
 	}
 }
 

@@ -199,7 +199,7 @@ func (e *edge) execute(j *job) {
 	end := fmt.Sprintf(`{"type":"COMMAND_RESPONSE","requestRef":"%s","executionTime":%d,"status":`, j.ref, t/time.Millisecond)
 	switch x := w.rng.IntN(100); {
 	case x < 78:
-		end += `"COMPLETED","result":{"n":1}`
+		end += fmt.Sprintf(`"COMPLETED","result":{"n":%d}`, w.rng.IntN(1000))
 	case x < 82:
 		end += `"SUCCESS"`
 	case x < 88:

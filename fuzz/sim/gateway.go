@@ -13,6 +13,7 @@ type gateway struct {
 	w      *world
 	router *router.Router
 	links  []*link // open
+	lent   []byte  // what is borrowed for one call, and is wiped after it
 	dead   bool
 }
 
@@ -66,8 +67,15 @@ func (g *gateway) receive(l *link, raw []byte) {
 	}
 	g.w.history.message(g.w.now, l.name, " -> ", m)
 	g.w.book.hears(l, m)
-	l.session.Receive(raw, g.w.now)
+	l.session.Receive(g.lend(raw), g.w.now)
+	clear(g.lent)
 	g.w.book.settle()
+}
+
+// lend returns a copy of a message that is good for one call.
+func (g *gateway) lend(raw []byte) []byte {
+	g.lent = append(g.lent[:0], raw...)
+	return g.lent
 }
 
 func (g *gateway) writable(l *link) {
@@ -103,7 +111,9 @@ func (g *gateway) submit(raw []byte) (code string) {
 	m := g.w.reader.read(raw)
 	g.w.history.message(g.w.now, "http", " -> ", m)
 	want := g.w.book.submits(m)
-	refusal := g.router.Submit(&m.command, raw, g.w.now)
+	lent := g.w.reader.read(g.lend(raw))
+	refusal := g.router.Submit(&lent.command, lent.raw, g.w.now)
+	clear(g.lent)
 	g.w.book.settle()
 	code = codeOf(refusal)
 	g.w.note("http <- %s %s", m.ref, code)

@@ -57,137 +57,6 @@ func (b *book) hearsRegistered(l *link, m *message) {
 	}
 }
 
-// registers applies a REGISTER.
-func (b *book) registers(l *link, m *message) {
-	reg := &m.register
-	kind, id := reg.ClientType, m.id
-	behind := kind == wire.ClientDevice && reg.HasEdge
-	if behind {
-		kind, id = wire.ClientEdge, string(reg.EdgeID)
-	}
-	if l.kind != wire.ClientNone && (l.kind != kind || l.id != id) {
-		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
-		return
-	}
-	if kind == wire.ClientBackend {
-		b.registersBackend(l, id)
-		return
-	}
-	p := b.placeOf(id, kind == wire.ClientDevice)
-	if p == nil {
-		b.wants(l, wire.TypeError, "", "OVERLOADED")
-		return
-	}
-	fresh := l.kind == wire.ClientNone
-	b.wants(l, wire.TypeRegisterAck, "", m.id)
-	if reg.ClientType == wire.ClientEdge || fresh {
-		p.dedupe = reg.Dedupe && !behind
-	}
-	if fresh {
-		b.wantsClose(p.link, wire.CloseSuperseded)
-		if p.link != nil {
-			p.link.over = true
-		}
-		l.kind, l.id, l.place = kind, id, p
-		p.link = l
-	}
-	switch {
-	case behind || p.direct:
-		b.route(m.id, p)
-	case reg.HasDevices:
-		b.snapshot(p, m.devices)
-	}
-	if fresh {
-		b.replays(p)
-	}
-	b.touch(p)
-	b.call.swept = p
-}
-
-func (b *book) registersBackend(l *link, id string) {
-	if l.kind == wire.ClientNone {
-		if b.backends[id] == nil && len(b.backends) >= b.limits.MaxBackends {
-			b.wants(l, wire.TypeError, "", "OVERLOADED")
-			return
-		}
-		if old := b.backends[id]; old != nil {
-			b.wantsClose(old, wire.CloseSuperseded)
-			old.over = true
-		}
-		l.kind, l.id, l.told = wire.ClientBackend, id, map[string]string{}
-		b.backends[id] = l
-	}
-	b.wants(l, wire.TypeRegisterAck, "", id)
-}
-
-// snapshot makes these devices all that p has.
-func (b *book) snapshot(p *place, devices []string) {
-	stays := map[string]bool{}
-	for _, d := range devices {
-		b.route(d, p)
-		stays[d] = true
-	}
-	for _, d := range slices.Sorted(maps.Keys(p.devices)) {
-		if !stays[d] {
-			b.dropRoute(d)
-		}
-	}
-}
-
-// replays arranges what a new session of p gets again.
-func (b *book) replays(p *place) {
-	left := p.replay
-	p.replay = nil
-	if !p.dedupe {
-		return
-	}
-	for c := range p.flight {
-		if c.kept && (b.routes[c.target] == p || slices.Contains(left, c)) {
-			p.replay = append(p.replay, c)
-		}
-	}
-	slices.SortFunc(p.replay, func(x, y *command) int { return x.seq - y.seq })
-}
-
-// unregisters applies an UNREGISTER.
-func (b *book) unregisters(l *link, m *message) {
-	switch {
-	case m.id == l.id:
-		b.wantsClose(l, wire.CloseNormal)
-		l.over = true
-		b.departs(l, true)
-	case l.kind == wire.ClientEdge && b.routes[m.id] == nil:
-	case l.kind != wire.ClientEdge || b.routes[m.id] != l.place:
-		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
-	default:
-		b.dropRoute(m.id)
-	}
-}
-
-// ends notes that the gateway learns of the end of a link.
-func (b *book) ends(l *link) {
-	if !l.over {
-		b.departs(l, false)
-	}
-	l.over = true
-}
-
-// departs ends the session of a link.
-func (b *book) departs(l *link, goodbye bool) {
-	if b.backends[l.id] == l {
-		delete(b.backends, l.id)
-	}
-	p := l.place
-	if p == nil || p.link != l {
-		return
-	}
-	b.went++
-	p.link, p.since, p.goodbye, p.went = nil, b.w.now, goodbye, b.went
-	if goodbye {
-		b.dropRoutes(p)
-	}
-}
-
 // reports checks a DEVICE_STATUS: every Backend gets it as it came.
 func (b *book) reports(l *link, m *message) {
 	if p := l.place; p == nil || b.routes[m.id] != p {
@@ -196,7 +65,7 @@ func (b *book) reports(l *link, m *message) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.backends)) {
 		if to := b.backends[id]; !to.statusOff {
-			b.wants(to, wire.TypeDeviceStatus, "", m.id)
+			b.passes(to, m)
 		}
 	}
 }
@@ -309,11 +178,13 @@ func (b *book) answered(l *link, m *message) {
 	case c.state.Final():
 		b.late++
 	case m.kind == wire.TypeProgressUpdate:
-		b.wants(b.backends[c.source], m.kind, m.ref, m.word)
+		b.passes(b.backends[c.source], m)
 		b.wantsNotice(c, m.word, false)
 		b.advance(c)
+		c.progress = m.word
 	default:
-		b.wants(b.backends[c.source], m.kind, m.ref, m.word)
+		b.passes(b.backends[c.source], m)
+		c.result = m.result
 		state, word := router.Failed, m.word
 		if m.kind == wire.TypeError {
 			word = "FAILED"
@@ -346,7 +217,7 @@ func (b *book) advance(c *command) {
 		c.kept = false
 		b.touch(c.at)
 	}
-	c.state, c.progress = router.InProgress, true
+	c.state = router.InProgress
 	b.unwatch(c)
 	c.deadline = min(b.w.now+c.timeout, c.created+wire.Time(b.limits.MaxLifetime))
 	b.watch(c)
@@ -360,7 +231,7 @@ func (b *book) orphan(m *message) {
 	b.orphans++
 	b.used[m.ref]++ // it was the ref of a command once: another end may be told of it
 	if m.source != "" {
-		b.wants(b.backends[m.source], m.kind, m.ref, m.word)
+		b.passes(b.backends[m.source], m)
 	}
 	if m.callback != "" {
 		b.call.wants = append(b.call.wants, want{ref: m.ref, word: m.word, finish: m.kind == wire.TypeCommandResponse})

@@ -18,6 +18,7 @@ type message struct {
 	callback string
 	word     string // the status of an answer or a CONNECTION_STATUS, the code of an ERROR, the progress of a PROGRESS_UPDATE
 	stage    string // details.stage of an ERROR
+	result   string // of a COMMAND_RESPONSE
 	epoch    int64
 	register wire.Register // borrowed from raw
 	command  wire.Command  // likewise
@@ -60,7 +61,7 @@ func (r *reader) read(raw []byte) *message {
 	case wire.TypeRegisterAck:
 		m.epoch, _ = strconv.ParseInt(string(r.env.Raw(wire.MemberEpoch)), 10, 64)
 	default:
-		m.word = r.text(wire.MemberStatus)
+		m.word, m.result = r.text(wire.MemberStatus), string(r.env.Raw(wire.MemberResult))
 	}
 	return m
 }

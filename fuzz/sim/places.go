@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -184,19 +185,33 @@ func (b *book) swept(p *place) {
 
 // tidy drops what has been away for longer than it is kept; the router looks once a second.
 func (b *book) tidy(now wire.Time) {
-	most := wire.Time(b.limits.PermanentAfter + b.limits.RouteRetention)
-	for _, direct := range []bool{false, true} {
-		places := b.places(direct)
+	if now < b.tidyAt {
+		return
+	}
+	b.tidyAt = never
+	for _, places := range []map[string]*place{b.edges, b.directs} {
 		for _, id := range slices.Sorted(maps.Keys(places)) {
-			p := places[id]
-			if p.link != nil || now-p.since <= most {
-				continue
-			}
-			if !b.w.gate.knows(p) {
-				b.forgetPlace(p)
-			} else if now-p.since > most+wire.Time(2*time.Second) {
-				b.fault("", p.id, "%s is known still, %v after it went", p.key(), time.Duration(now-p.since))
-			}
+			b.tidyPlace(places[id], now)
 		}
 	}
 }
+
+func (b *book) tidyPlace(p *place, now wire.Time) {
+	over := p.since + b.kept()
+	switch {
+	case p.link != nil:
+	case now <= over:
+		b.tidyAt = min(b.tidyAt, over)
+	case !b.w.gate.knows(p):
+		b.forgetPlace(p)
+	case now > over+wire.Time(2*time.Second):
+		b.fault("", p.id, "%s is known still, %v after it went", p.key(), time.Duration(now-p.since))
+	default:
+		b.tidyAt = now
+	}
+}
+
+// kept is how long a place is known after it went.
+func (b *book) kept() wire.Time { return wire.Time(b.limits.PermanentAfter + b.limits.RouteRetention) }
+
+const never = wire.Time(math.MaxInt64)

@@ -48,7 +48,7 @@ func newPlan(seed uint64, rng *rand.Rand) plan {
 	if rng.IntN(4) == 0 {
 		p.crashes = 1 + rng.IntN(2)
 	}
-	p.tick = []time.Duration{10, 20, 40}[rng.IntN(3)] * time.Millisecond
+	p.tick = []time.Duration{10, 30, 50}[rng.IntN(3)] * time.Millisecond
 	p.limits = newLimits(rng, &p)
 	return p
 }

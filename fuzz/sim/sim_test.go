@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", 0, "worlds of TestSim; 0: 150, or 30 with -race")
+	seeds = flag.Uint64("seeds", 0, "worlds of TestSim; 0: 100, or 12 with -race")
 	first = flag.Uint64("first", 1, "seed of the first")
 	seed  = flag.Uint64("seed", 0, "replay the world of this seed alone")
 )
@@ -23,20 +23,21 @@ func TestSim(t *testing.T) {
 	}
 	n := *seeds
 	if n == 0 {
-		n = 150
+		n = 100
 		if raced {
-			n = 30
+			n = 12
 		}
 	}
-	var commands, events atomic.Uint64
+	var commands, events, sum atomic.Uint64
 	worlds(*first, n, func(s uint64) bool {
 		out := Run(s)
 		commands.Add(uint64(out.Commands))
 		events.Add(out.Events)
+		sum.Add(uint64(out.Sum))
 		report(t, out)
 		return len(out.Faults) == 0
 	})
-	t.Logf("seeds %d to %d: %d commands, %d events", *first, *first+n-1, commands.Load(), events.Load())
+	t.Logf("seeds %d to %d: %d commands, %d events, sum %x", *first, *first+n-1, commands.Load(), events.Load(), sum.Load())
 }
 
 // worlds calls play for each seed, several at a time, until one returns false.
@@ -70,7 +71,7 @@ func report(t *testing.T, out Outcome) {
 
 // The same seed gives the same history, byte for byte.
 func TestReplay(t *testing.T) {
-	for s := uint64(1); s <= 12; s++ {
+	for s := uint64(1); s <= 5; s++ {
 		if a, b := Run(s), Run(s); a.Sum != b.Sum || a.Events != b.Events {
 			t.Errorf("seed %d: %d events with sum %08x, then %d with %08x", s, a.Events, a.Sum, b.Events, b.Sum)
 		}

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,9 @@ func (b *book) sent(l *link, class wire.Class, m *message) {
 		return
 	}
 	b.name(m)
+	if m.kind != wire.TypeRegisterAck && b.welcomes(l) {
+		b.fault(m.ref, l.name, "%s is told %v before its REGISTER_ACK", l.name, m.kind)
+	}
 	switch m.kind {
 	case wire.TypeCommand:
 		b.handedOver(l, m)
@@ -27,12 +32,19 @@ func (b *book) sent(l *link, class wire.Class, m *message) {
 	case wire.TypeError:
 		b.timesOut(m.ref, m.word, m.stage)
 	}
-	if !b.take(func(x *want) bool { return x.link == l && x.kind == m.kind && x.ref == m.ref && x.word == wordOf(m) }) {
+	if !b.take(func(x *want) bool {
+		return x.link == l && x.kind == m.kind && x.ref == m.ref && x.word == wordOf(m) && (x.raw == nil || bytes.Equal(x.raw, m.raw))
+	}) {
 		b.fault(m.ref, l.name, "%s is told %v %s, for no reason", l.name, m.kind, m.word)
 	}
 	if c := b.commands[m.ref]; c != nil && m.kind == wire.TypeError && m.stage != "" && !b.stageFits(c, m.stage) {
 		b.fault(m.ref, l.name, "the stage told is %s", m.stage)
 	}
+}
+
+// welcomes reports whether a REGISTER_ACK has still to come on l.
+func (b *book) welcomes(l *link) bool {
+	return slices.ContainsFunc(b.call.wants, func(x want) bool { return x.link == l && x.kind == wire.TypeRegisterAck })
 }
 
 // wordOf is what a want says of a message.
@@ -67,7 +79,7 @@ func (b *book) name(m *message) {
 // stageFits reports whether a stage is what a command came to before its end.
 func (b *book) stageFits(c *command, stage string) bool {
 	switch {
-	case c.progress:
+	case c.progress != "":
 		return stage == "IN_PROGRESS"
 	case len(c.handed) > 0:
 		return stage == "DISPATCHED"
@@ -96,13 +108,15 @@ func (b *book) handedOver(l *link, m *message) {
 		b.fault(m.ref, l.name, "handed to %s twice", l.name)
 	case c.at != p:
 		b.fault(m.ref, l.name, "handed to %s, it is for %s", l.name, c.at.key())
+	case m.target != c.target, m.source != c.source, m.command.Priority != c.priority, wire.Time(m.command.TimeoutMs)*1e6 != c.timeout, c.raw != nil && !bytes.Equal(c.raw, m.raw):
+		b.fault(m.ref, l.name, "is changed on its way to %s: %s", l.name, m.raw)
 	case c.state == router.Pending:
 		b.leaves(p, c)
 	default:
 		b.leavesAgain(p, c)
 	}
 	if c != nil {
-		c.handed[l] = true
+		c.handed[l], c.raw = true, m.raw
 	}
 }
 
