@@ -17,6 +17,7 @@ type edge struct {
 	id      string
 	direct  bool
 	dedupe  bool
+	stable  bool // it said once that it dedupes, and remembers for good
 	style   int  // how it registers
 	echo    bool // answers name the callback and the source, as the reference's do
 	devices []string
@@ -51,13 +52,19 @@ func (w *world) newEdge(name, id string, direct bool) *edge {
 		w: w, name: name, id: id, direct: direct, dedupe: w.chance(w.plan.dedupe), style: w.rng.IntN(numStyles),
 		echo: w.chance(0.3), up: true, seen: map[string]*job{},
 	}
-	if e.dedupe && e.style == styleDevice {
-		e.style = styleSnapshot
-	}
+	e.says(e.dedupe)
 	if direct {
 		e.devices = []string{id}
 	}
 	return e
+}
+
+// says changes whether the edge dedupes. As the reference registers it cannot say so.
+func (e *edge) says(dedupe bool) {
+	e.dedupe, e.stable = dedupe, e.stable || dedupe
+	if dedupe && e.style == styleDevice {
+		e.style = styleSnapshot
+	}
 }
 
 // connect opens a link, unless there is one.
@@ -98,11 +105,19 @@ func (e *edge) register() {
 func (e *edge) snapshot() {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"type":"REGISTER","clientId":"%s","clientType":"EDGE","devices":[`, e.id)
+	asObjects, twice := e.w.chance(0.3), e.w.chance(0.05)
 	for i, d := range e.devices {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%q", d)
+		if twice {
+			fmt.Fprintf(&b, "%q,", d)
+		}
+		if asObjects {
+			fmt.Fprintf(&b, `{"clientId":"%s","deviceInfo":{"n":%d}}`, d, i)
+		} else {
+			fmt.Fprintf(&b, "%q", d)
+		}
 	}
 	b.WriteByte(']')
 	if e.dedupe {
@@ -161,9 +176,9 @@ func (e *edge) lost(l *link, code uint16) {
 	}
 }
 
-// take takes a command: one that dedupes hands a ref to its device once.
+// take takes a command: one that dedupes, or once did, hands a ref to its device once.
 func (e *edge) take(m *message) {
-	if j := e.seen[m.ref]; j != nil && e.dedupe {
+	if j := e.seen[m.ref]; j != nil && e.stable {
 		if j.answer != nil {
 			e.answer(j, j.answer)
 		}

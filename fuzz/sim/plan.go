@@ -39,7 +39,7 @@ func newPlan(seed uint64, rng *rand.Rand) plan {
 		p.edges, p.directs, p.devices = 10+rng.IntN(40), rng.IntN(20), 100+rng.IntN(400)
 		p.commands = 500 + rng.IntN(1000)
 	}
-	p.trouble = []time.Duration{0, 2, 5, 10, 20, 40}[rng.IntN(6)] * time.Second
+	p.trouble = []time.Duration{0, 1, 2, 5, 10, 20, 40}[rng.IntN(7)] * time.Second
 	p.lag = []time.Duration{1, 10, 50, 300}[rng.IntN(4)] * time.Millisecond
 	p.work = []time.Duration{10, 100, 1000, 5000}[rng.IntN(4)] * time.Millisecond
 	p.slow, p.dedupe = []float64{0, .1, .5}[rng.IntN(3)], []float64{0, .5, .5, 1}[rng.IntN(4)]

@@ -75,8 +75,11 @@ func (e *edge) crash() {
 	e.link = nil
 	l.left = true
 	l.sever(0, w.upTo(time.Duration(1+w.rng.IntN(2)*59)*time.Second))
-	if !e.dedupe {
+	if !e.stable {
 		e.seen, e.store = map[string]*job{}, nil
+	}
+	if w.chance(0.1) { // another version of it
+		e.says(!e.dedupe)
 	}
 	w.after(w.around(3*time.Second), func() {
 		e.up = true
@@ -94,6 +97,9 @@ func (e *edge) bid() {
 func (e *edge) again() {
 	switch e.w.rng.IntN(3) {
 	case 0:
+		if e.w.chance(0.1) {
+			e.says(!e.dedupe)
+		}
 		e.register()
 	case 1:
 		if e.w.chance(0.3) {
