@@ -114,12 +114,12 @@ func (g *gateway) submit(raw []byte) (code string) {
 	lent := g.w.reader.read(g.lend(raw))
 	refusal := g.router.Submit(&lent.command, lent.raw, g.w.now)
 	clear(g.lent)
-	g.w.book.settle()
 	code = codeOf(refusal)
 	g.w.note("http <- %s %s", m.ref, code)
 	if code != want {
 		g.w.book.fault(m.ref, m.target, "posted over HTTP it is answered %q, want %q", code, want)
 	}
+	g.w.book.settle()
 	return code
 }
 
@@ -128,10 +128,10 @@ func (g *gateway) cancel(ref string) {
 	g.w.note("http -> CANCEL %s", ref)
 	want := g.w.book.cancels(ref)
 	code := codeOf(g.router.Cancel([]byte(ref), g.w.now))
-	g.w.book.settle()
 	if code != want {
 		g.w.book.fault(ref, "", "its cancel over HTTP is answered %q, want %q", code, want)
 	}
+	g.w.book.settle()
 }
 
 // codeOf returns the code of a refusal, "" for none.
