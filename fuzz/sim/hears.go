@@ -72,7 +72,14 @@ func (b *book) reports(l *link, m *message) {
 
 // commanded judges a COMMAND of a Backend.
 func (b *book) commanded(l *link, m *message) {
-	if l.kind != wire.ClientBackend || m.source != "" && m.source != l.id {
+	switch {
+	case l.kind != wire.ClientBackend:
+		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
+		return
+	case !b.withinRate(l):
+		b.wants(l, wire.TypeError, m.ref, "RATE_LIMITED")
+		return
+	case m.source != "" && m.source != l.id:
 		b.wants(l, wire.TypeError, m.ref, "FORBIDDEN")
 		return
 	}
@@ -83,6 +90,22 @@ func (b *book) commanded(l *link, m *message) {
 	if m.command.Ack || m.ref == "" {
 		b.wants(l, wire.TypeCommandAck, m.ref, m.target)
 	}
+}
+
+// withinRate reports whether a Backend may send another command now: it has a second's
+// worth, and at least one, that it may spend at once.
+func (b *book) withinRate(l *link) bool {
+	rate, now := b.limits.Rate, b.w.now
+	if rate == 0 {
+		return true
+	}
+	l.spent = max(0, l.spent-float64(now-l.spentAt)/1e9*rate)
+	l.spentAt = now
+	if l.spent > 0 && l.spent+1 > max(rate, 1) {
+		return false
+	}
+	l.spent++
+	return true
 }
 
 // submits judges a command over HTTP and returns the code of its refusal, "" for none.

@@ -41,9 +41,11 @@ type link struct {
 	// What the book knows.
 	kind    wire.ClientType
 	id      string
-	place   *place            // of an edge or a direct device
-	over    bool              // superseded, or said goodbye: nothing may come any more
-	invalid int               // messages in a row
+	place   *place  // of an edge or a direct device
+	over    bool    // superseded, or said goodbye: nothing may come any more
+	invalid int     // messages in a row
+	spent   float64 // of its rate
+	spentAt wire.Time
 	told    map[string]string // of a Backend: the last CONNECTION_STATUS per edge
 }
 

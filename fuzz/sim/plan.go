@@ -78,5 +78,8 @@ func newLimits(rng *rand.Rand, p *plan) router.Limits {
 	if rng.IntN(5) == 0 {
 		l.MaxEdges, l.MaxBackends = 1+rng.IntN(p.edges+2), 1+rng.IntN(p.backends)
 	}
+	if rng.IntN(6) == 0 {
+		l.Rate = 0.5 + 10*rng.Float64()
+	}
 	return l
 }
