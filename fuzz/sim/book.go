@@ -16,10 +16,11 @@ type book struct {
 	limits *router.Limits // all that the book uses are set
 
 	edges, directs map[string]*place
-	routes         map[string]*place // by device
-	limbo          *place            // where what waits for no route waits
-	went           int               // places that went so far
-	tidyAt         wire.Time         // no place is kept too long before
+	routes         map[string]*place    // by device
+	limbo          *place               // where what waits for no route waits
+	went           int                  // places that went so far
+	tidyAt         wire.Time            // no place is kept too long before
+	strayed        map[string]wire.Time // when the last command for a device without a route ended
 	backends       map[string]*link
 	epochs         map[string]int64 // the last told, by party
 	lastEpoch      int64            // of all
@@ -104,6 +105,7 @@ func (b *book) reset() {
 	b.edges, b.directs, b.routes = map[string]*place{}, map[string]*place{}, map[string]*place{}
 	b.backends, b.commands, b.used = map[string]*link{}, map[string]*command{}, map[string]int{}
 	b.limbo = &place{id: "nowhere", devices: map[string]bool{}, flight: map[*command]bool{}}
+	b.strayed = map[string]wire.Time{}
 	b.open, b.pending, b.nEnded, b.results = nil, 0, 0, [len(endings)]uint64{}
 	b.late, b.orphans, b.dropped, b.call, b.tidyAt = 0, 0, 0, call{}, never
 }
@@ -302,6 +304,9 @@ func (b *book) end(c *command, state router.State) {
 	if c.at != nil {
 		if c.state == router.Pending {
 			c.at.dequeue(c)
+		}
+		if c.at == b.limbo {
+			b.strayed[c.target] = b.w.now
 		}
 		delete(c.at.flight, c)
 		if i := slices.Index(c.at.replay, c); i >= 0 {

@@ -68,6 +68,7 @@ func (b *book) compare() {
 		got, want uint64
 	}{
 		{"late answers", g.Late, b.late}, {"orphans", g.Orphans, b.orphans}, {"status messages dropped", g.StatusDropped, b.dropped},
+		{"routes beyond the bound", uint64(max(0, g.Routes-b.limits.MaxRoutes)), 0},
 		{"routes", uint64(g.Routes), uint64(len(b.routes))}, {"pending", uint64(g.Pending), 0},
 	} {
 		if x.got != x.want {

@@ -105,7 +105,7 @@ func (e *edge) register() {
 func (e *edge) snapshot() {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"type":"REGISTER","clientId":"%s","clientType":"EDGE","devices":[`, e.id)
-	asObjects, twice := e.w.chance(0.3), e.w.chance(0.05)
+	asObjects, twice := e.w.chance(0.3), e.w.chance(0.05) && e.w.plan.limits.MaxRoutes >= wide
 	for i, d := range e.devices {
 		if i > 0 {
 			b.WriteByte(',')
@@ -150,6 +150,12 @@ func (e *edge) hear(l *link, m *message) {
 				l.say(raw)
 			}
 			e.store = nil
+		}
+	case wire.TypeError:
+		if m.word == "OVERLOADED" && m.ref == "" && !e.acked { // no room for it
+			l.leave()
+			e.link = nil
+			e.reconnect(e.w.around(5 * time.Second))
 		}
 	case wire.TypeCommand:
 		e.take(m)

@@ -65,6 +65,10 @@ func (g *gateway) receive(l *link, raw []byte) {
 	if m == nil {
 		m = &message{raw: raw}
 	}
+	if g.w.book.unsure(m) {
+		l.sever(g.w.upTo(time.Second), g.w.upTo(time.Second))
+		return
+	}
 	g.w.history.message(g.w.now, l.name, " -> ", m)
 	g.w.book.hears(l, m)
 	l.session.Receive(g.lend(raw), g.w.now)

@@ -237,6 +237,9 @@ func (b *book) advance(c *command) {
 	if c.state == router.Pending {
 		c.at.dequeue(c)
 		c.at.flight[c] = true
+		if c.at == b.limbo {
+			b.strayed[c.target] = b.w.now
+		}
 		c.kept = false
 		b.touch(c.at)
 	}

@@ -87,6 +87,9 @@ var mutants = []mutant{
 	{"LOW may fill the whole queue of an edge", `OVERLOADED|is told COMMAND_ACK .*for no reason`, []edit{{"edge.go",
 		`		n, b = n*3/4, b*3/4`,
 		`		b = b * 3 / 4`}}},
+	{"a snapshot counts as one device where there has to be room", `OVERLOADED|REGISTER_ACK`, []edit{{"forget.go",
+		`		most = int64(reg.DeviceCount)`,
+		`		most = int64(min(reg.DeviceCount, 1))`}}},
 	{"a timer is not set again after progress", `has not ended`, []edit{{"finish.go",
 		`	rec.deadline = min(now+wire.Time(rec.timeoutMs)*1e6, rec.created+wire.Time(r.limits.MaxLifetime))
 	sh.wheel.add(rec)`,

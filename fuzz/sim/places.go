@@ -90,30 +90,6 @@ func (p *place) dequeue(c *command) {
 	}
 }
 
-// placeOf returns the edge, or the direct device, of an id, made where there is none; nil
-// where there is no room for another.
-func (b *book) placeOf(id string, direct bool) *place {
-	places := b.places(direct)
-	if p := places[id]; p != nil {
-		return p
-	}
-	if !direct && len(places) >= b.limits.MaxEdges {
-		var old *place // the longest away
-		for _, p := range places {
-			if p.link == nil && (old == nil || p.went < old.went) {
-				old = p
-			}
-		}
-		if old == nil {
-			return nil
-		}
-		b.forgetPlace(old)
-	}
-	p := &place{id: id, direct: direct, devices: map[string]bool{}, flight: map[*command]bool{}}
-	places[id] = p
-	return p
-}
-
 func (b *book) places(direct bool) map[string]*place {
 	if direct {
 		return b.directs

@@ -58,7 +58,10 @@ func newLimits(rng *rand.Rand, p *plan) router.Limits {
 	l := router.Limits{
 		MaxPending: 1_000_000, Retention: 10 * time.Minute, MaxRecords: 500_000, EdgeQueue: 8192, DeviceQueue: 100,
 		MaxEdges: 100_000, MaxBackends: 1000, MaxLifetime: 2 * time.Minute, PermanentAfter: 155 * time.Second, RouteRetention: 24 * time.Hour,
-		MaxInvalid: 100,
+		MaxInvalid: 100, MaxRoutes: wide,
+	}
+	if rng.IntN(5) == 0 {
+		l.MaxRoutes = 1 + rng.Int64N(int64(p.devices+p.directs))
 	}
 	if rng.IntN(3) == 0 {
 		l.MaxInvalid = 1 + rng.IntN(3)

@@ -23,7 +23,7 @@ func (b *book) registers(l *link, m *message) {
 		b.registersBackend(l, id)
 		return
 	}
-	p := b.placeOf(id, kind == wire.ClientDevice)
+	p := b.placeFor(id, kind == wire.ClientDevice, m)
 	if p == nil {
 		b.wants(l, wire.TypeError, "", "OVERLOADED")
 		return
