@@ -63,8 +63,8 @@ type command struct {
 	progress string // the last
 	result   string // of its COMMAND_RESPONSE
 	ended    wire.Time
-	endsLow  int // ends before its own, at the least and the most
-	endsHigh int
+	endsLow  int // ends before its own, at the least,
+	endsHigh int // and up to its own, at the most: those of one tick come in any order
 	waiter   *router.Waiter
 }
 

@@ -66,41 +66,49 @@ const (
 	mostLast  = 15 // and that came last, whatever they are about
 )
 
-// excerpt returns the last lines that name one of the subjects, and the last of all.
+// excerpt returns, for each of the subjects, the last lines that name it, the first of
+// them first, and then the last lines of all.
 func (h *history) excerpt(subjects ...string) string {
-	subjects = slices.DeleteFunc(subjects, func(s string) bool { return s == "" })
-	var about, last []string
-	from := 0
-	for i, end := range h.ends {
-		line := h.text[from:end]
-		from = end
-		if names(line, subjects) {
-			about = append(about, string(line))
-		} else if i >= len(h.ends)-mostLast {
-			last = append(last, string(line))
+	var out strings.Builder
+	for _, s := range slices.Compact(subjects) {
+		if s != "" {
+			h.write(&out, "about "+s, mostAbout, func(line []byte) bool { return names(line, s) })
 		}
 	}
-	if n := len(about); n > mostAbout {
-		about = append([]string{fmt.Sprintf("... %d lines before", n-mostAbout)}, about[n-mostAbout:]...)
-	}
-	return fmt.Sprintf("-- about %s\n%s\n-- and last\n%s\n", strings.Join(subjects, ", "), strings.Join(about, "\n"), strings.Join(last, "\n"))
+	h.write(&out, "the last", mostLast, func([]byte) bool { return true })
+	return out.String()
 }
 
-// names reports whether a line has one of the subjects as a word of its own.
-func names(line []byte, subjects []string) bool {
-	for _, s := range subjects {
-		for rest := line; ; {
-			_, after, found := bytes.Cut(rest, []byte(s))
-			if !found {
-				break
-			}
-			if len(after) == 0 || !isDigit(after[0]) {
-				return true
-			}
-			rest = after
+// write writes the last of the lines that fit, up to most of them.
+func (h *history) write(out *strings.Builder, title string, most int, fits func(line []byte) bool) {
+	var lines []string
+	from := 0
+	for _, end := range h.ends {
+		if line := h.text[from:end]; fits(line) {
+			lines = append(lines, string(line))
 		}
+		from = end
 	}
-	return false
+	fmt.Fprintf(out, "-- %s\n", title)
+	if n := len(lines); n > most {
+		fmt.Fprintf(out, "... %d lines before\n", n-most)
+		lines = lines[n-most:]
+	}
+	out.WriteString(strings.Join(lines, "\n") + "\n")
+}
+
+// names reports whether a line has a name as a word of its own.
+func names(line []byte, name string) bool {
+	for {
+		_, after, found := bytes.Cut(line, []byte(name))
+		if !found {
+			return false
+		}
+		if len(after) == 0 || !isDigit(after[0]) {
+			return true
+		}
+		line = after
+	}
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

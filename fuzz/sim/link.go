@@ -91,7 +91,7 @@ func (l *link) Append(class wire.Class, a, b, c []byte) wire.Result {
 	}
 	for _, m := range l.w.bug.passedOn(l, m) {
 		l.w.history.message(l.w.now, l.name, " <~ ", m)
-		l.w.book.sent(l, class, m)
+		l.w.book.sent(l, m)
 		l.deliver(m)
 	}
 	return wire.Accepted

@@ -156,7 +156,7 @@ func (m *mutant) test(t *testing.T) {
 		t.Fatalf("not caught in %s worlds", mostSeeds)
 	}
 	_, faults, _ := strings.Cut(string(out), "seed ")
-	faults, _, _ = strings.Cut(faults, "-- about")
+	faults, _, _ = strings.Cut(faults, "\n        -- ")
 	if !regexp.MustCompile(m.caught).MatchString(faults) || !strings.Contains(faults, "replay: make sim SEED=") {
 		t.Fatalf("caught otherwise than as %q:\n%.4000s", m.caught, out)
 	}

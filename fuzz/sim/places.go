@@ -22,7 +22,7 @@ type place struct {
 	replay []*command                     // what a new session is to get again, by acceptance
 
 	since   wire.Time // away since
-	went    int       // the how manieth that went
+	went    int       // its number among those that went
 	goodbye bool
 }
 
@@ -152,9 +152,10 @@ func (b *book) reroute(device string, from, to *place) {
 }
 
 // swept notes that all was handed over to p that the way was clear for: what is not routed
-// to it any more, and had its turn, is not handed over again.
+// to it any more, and had its turn, is not handed over again, and nothing is where it says
+// now that it does not dedupe.
 func (b *book) swept(p *place) {
-	for p.link != nil && len(p.replay) > 0 && b.routes[p.replay[0].target] != p {
+	for p.link != nil && len(p.replay) > 0 && (!p.dedupe || b.routes[p.replay[0].target] != p) {
 		p.replay = p.replay[1:]
 	}
 }

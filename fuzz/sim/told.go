@@ -11,7 +11,7 @@ import (
 )
 
 // sent judges a message that the gateway sends.
-func (b *book) sent(l *link, class wire.Class, m *message) {
+func (b *book) sent(l *link, m *message) {
 	if l.over {
 		b.fault(m.ref, l.name, "%s is told %v %s after its session is over", l.name, m.kind, m.word)
 		return
