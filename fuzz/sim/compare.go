@@ -12,8 +12,8 @@ import (
 // does not gets it once.
 func (b *book) executes(e *edge, ref string) {
 	c := b.commands[ref]
-	if c == nil {
-		return // the gateway has forgotten it, or is another one
+	if c == nil || b.used[ref] > 1 {
+		return // the gateway has forgotten it, or is another one; or it is of a command before this one
 	}
 	if c.executed[e]++; c.executed[e] > 1 {
 		b.fault(ref, e.name, "is executed %d times at %s", c.executed[e], e.name)
