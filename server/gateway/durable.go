@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,7 @@ type markAt struct {
 const (
 	leastCheckpoint = 64 << 20         // bytes journalled between the begins of two checkpoints, at least
 	mostMarks       = 1024             // beyond, every second one is forgotten
-	markSlack       = wire.Time(10e9)  // within which what ends is in the journal
+	markSlack       = wire.Time(5e9)   // within which what ends is in the journal
 	waitStored      = 5 * time.Second  // what an answer that tells of an end waits for the journal
 	waitAccepted    = 30 * time.Second // and one that accepts
 )
@@ -107,6 +108,7 @@ func (g *Gateway) openJournal() error {
 	})
 	open := g.router.Restored(now)
 	pending, dead := g.outbox.Restored(g.trackOf)
+	debug.FreeOSMemory() // what it took to read the journal
 	g.opt.Logger.Info("the journal was read", "directory", filepath.Clean(g.opt.DataDir), "open_commands", open, "callbacks", pending, "dead_letters", dead)
 	return nil
 }
