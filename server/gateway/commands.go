@@ -53,11 +53,11 @@ func (g *Gateway) postCommand(ctx *fasthttp.RequestCtx, _ string) {
 		g.failCommand(ctx, refusal, c.Ref)
 		return
 	}
-	if !g.acceptedOnce(ctx) {
+	if waits {
+		g.answerRecord(ctx, c.Ref, wait, true)
 		return
 	}
-	if waits {
-		g.answerRecord(ctx, c.Ref, wait)
+	if !g.acceptedOnce(ctx) {
 		return
 	}
 	answerWith(ctx, 200, wire.AppendAccepted(answerBuffer(ctx), c.Ref))
@@ -129,7 +129,9 @@ func preferWait(ctx *fasthttp.RequestCtx) (seconds int, ok bool) {
 // answerRecord waits until the command ends, or for as long as given, and answers with
 // what is known of it then. Who waited for the end is told it, also where so much ends at
 // once that the record is not kept any more.
-func (g *Gateway) answerRecord(ctx *fasthttp.RequestCtx, ref []byte, wait time.Duration) {
+// With accepts the answer is the acceptance, too: of one that has ended that was journalled
+// before the end.
+func (g *Gateway) answerRecord(ctx *fasthttp.RequestCtx, ref []byte, wait time.Duration, accepts bool) {
 	var rec *wire.CommandRecord
 	if wait > 0 {
 		if w := g.router.Wait(ref); w != nil {
@@ -144,7 +146,7 @@ func (g *Gateway) answerRecord(ctx *fasthttp.RequestCtx, ref []byte, wait time.D
 		g.unknownCommand(ctx, ref)
 		return
 	}
-	if !g.toldOnce(ctx, rec.Mark) {
+	if accepts && rec.Mark == 0 && !g.acceptedOnce(ctx) || !g.toldOnce(ctx, rec.Mark) {
 		return
 	}
 	rec.Success = true
@@ -196,7 +198,7 @@ func (g *Gateway) unknownCommand(ctx *fasthttp.RequestCtx, ref []byte) {
 
 func (g *Gateway) getCommand(ctx *fasthttp.RequestCtx, ref string) {
 	if wait, _, ok := g.wait(ctx); ok {
-		g.answerRecord(ctx, []byte(ref), wait)
+		g.answerRecord(ctx, []byte(ref), wait, false)
 	}
 }
 

@@ -220,7 +220,15 @@ func (g *Gateway) acceptedOnce(ctx *fasthttp.RequestCtx) bool {
 }
 
 func (g *Gateway) awaitStored(mark uint64, most time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	return g.durable.Wait(ctx, mark) == nil
+	t := timers.Get().(*time.Timer)
+	defer timers.Put(t)
+	defer t.Stop()
+	t.Reset(most)
+	select {
+	case <-g.durable.Done(mark):
+		return true
+	case <-t.C:
+	case <-g.durable.Ended():
+	}
+	return mark <= g.durable.Stored()
 }

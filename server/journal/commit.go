@@ -135,12 +135,9 @@ func (j *Journal) tell(g pending) {
 	if cap(g.b) <= keepBytes {
 		j.spare = g.b[:groupLen]
 	}
-	changed, fn := j.changed, j.onStored
-	j.changed = nil
+	j.wakeLocked(g.mark)
+	fn := j.onStored
 	j.mu.Unlock()
-	if changed != nil {
-		close(changed)
-	}
 	if fn != nil {
 		fn(g.mark)
 	}

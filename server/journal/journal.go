@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -67,7 +69,7 @@ type Journal struct {
 	mark     uint64    // of buf
 	queue    []pending // groups that were full before they could be stored
 	spare    []byte    // the buffer that was stored last
-	changed  chan struct{}
+	waiting  []waiting // by mark; a few groups' at most
 	closed   bool
 	onStored func(mark uint64)
 
@@ -281,29 +283,62 @@ func (j *Journal) OnStored(fn func(mark uint64)) {
 	j.onStored = fn
 }
 
+// Done returns a channel that is closed when the group that Append gave this mark for is
+// stored.
+func (j *Journal) Done(mark uint64) <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stored.Load() >= mark {
+		return nothing
+	}
+	i, found := slices.BinarySearchFunc(j.waiting, mark, func(w waiting, mark uint64) int { return cmp.Compare(w.mark, mark) })
+	if !found {
+		j.waiting = slices.Insert(j.waiting, i, waiting{mark, make(chan struct{})})
+	}
+	return j.waiting[i].done
+}
+
+// waiting is what those wait for who wait for a mark.
+type waiting struct {
+	mark uint64
+	done chan struct{}
+}
+
+// nothing is what one waits for who need not wait.
+var nothing = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// wakeLocked ends the waiting for marks up to stored.
+func (j *Journal) wakeLocked(stored uint64) {
+	n := 0
+	for ; n < len(j.waiting) && j.waiting[n].mark <= stored; n++ {
+		close(j.waiting[n].done)
+	}
+	j.waiting = slices.Delete(j.waiting, 0, n)
+}
+
+// Ended is closed when the journal stores nothing any more, after Close.
+func (j *Journal) Ended() <-chan struct{} { return j.done }
+
 // Wait returns when the group that Append gave this mark for is stored, with the context's
 // error when that ends first, and with ErrClosed when it will not be stored any more.
 func (j *Journal) Wait(ctx context.Context, mark uint64) error {
-	for {
-		j.mu.Lock()
-		if j.changed == nil {
-			j.changed = make(chan struct{})
-		}
-		changed := j.changed
-		j.mu.Unlock()
+	if j.stored.Load() >= mark {
+		return nil
+	}
+	select {
+	case <-j.Done(mark):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-j.done:
 		if j.stored.Load() >= mark {
 			return nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-j.done:
-			if j.stored.Load() >= mark {
-				return nil
-			}
-			return ErrClosed
-		}
+		return ErrClosed
 	}
 }
 
