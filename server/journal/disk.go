@@ -24,10 +24,30 @@ type disk struct {
 	mu   sync.Mutex
 	open map[io.Closer]struct{}
 	err  error // the last one
+
+	syncing sync.Mutex // guards both
+	async   *asyncSync // nil: not made yet, or the system has none
+	asked   bool       // whether it has
 }
 
 func newDisk(dir string, times *syncTimes, fails func(op, name string) error) *disk {
 	return &disk{dir: dir, fs: walfs.New(), times: times, fails: fails, open: map[io.Closer]struct{}{}}
+}
+
+// sync makes a file stable that has been synced before.
+func (d *disk) sync(f types.WritableFile) error {
+	if o, ok := f.(interface{ Fd() uintptr }); ok && d.syncing.TryLock() {
+		defer d.syncing.Unlock()
+		if !d.asked {
+			d.asked, d.async = true, newAsyncSync()
+		}
+		if d.async != nil {
+			if done, err := d.async.sync(int(o.Fd())); done {
+				return err
+			}
+		}
+	}
+	return f.Sync()
 }
 
 func (d *disk) fault(op, name string) error {
@@ -63,6 +83,10 @@ func (d *disk) closeAll() {
 	for f := range left {
 		_ = f.Close()
 	}
+	d.syncing.Lock()
+	d.async.close()
+	d.async = nil
+	d.syncing.Unlock()
 }
 
 // keep wraps a file that was opened.
@@ -112,8 +136,9 @@ func (d *disk) OpenWriter(dir, name string) (types.WritableFile, error) {
 // file is one that is open.
 type file struct {
 	types.WritableFile
-	name string
-	d    *disk
+	name   string
+	d      *disk
+	synced bool // once: then raft-wal has synced the directory, too
 }
 
 func (f *file) WriteAt(b []byte, at int64) (int, error) {
@@ -128,8 +153,13 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 func (f *file) Sync() error {
 	begun := time.Now()
 	err := f.d.fault("sync", f.name)
-	if err == nil {
+	switch {
+	case err != nil:
+	case f.synced:
+		err = f.d.sync(f.WritableFile)
+	default:
 		err = f.WritableFile.Sync()
+		f.synced = err == nil
 	}
 	f.d.times.count.Add(1)
 	f.d.times.nanos.Add(int64(time.Since(begun)))
