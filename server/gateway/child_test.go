@@ -1,14 +1,12 @@
 package gateway_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
-	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +24,10 @@ type childOptions struct {
 	MaxFiles   uint64 // limit of open files; 0: as it is
 	MaxRecords int64
 	Loops      int
+	DataDir    string
+	Retention  time.Duration
+	Drain      time.Duration // for commands in flight once standard input has ended; 1 s
+	Log        bool          // to standard error
 }
 
 // runChild is the child: it serves until its standard input ends.
@@ -41,10 +43,14 @@ func runChild() int {
 			return 2
 		}
 	}
-	g, err := gateway.Start(gateway.Options{
-		Listen: "127.0.0.1:0", OrphanResponses: true, Loops: o.Loops,
-		Limits: router.Limits{MaxRecords: o.MaxRecords},
-	})
+	opt := gateway.Options{
+		Listen: "127.0.0.1:0", OrphanResponses: true, Loops: o.Loops, DataDir: o.DataDir,
+		Limits: router.Limits{MaxRecords: o.MaxRecords, Retention: o.Retention},
+	}
+	if o.Log {
+		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	g, err := gateway.Start(opt)
 	if err != nil {
 		fmt.Println(err)
 		return 2
@@ -61,7 +67,11 @@ func runChild() int {
 		return 1
 	case <-ended:
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	drain := time.Second
+	if o.Drain > 0 {
+		drain = o.Drain
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	_ = g.Shutdown(ctx)
 	return 0
@@ -71,34 +81,6 @@ func runChild() int {
 // fails unless it was still well then.
 func startChild(t testing.TB, o childOptions) (f *fixture, pid int) {
 	t.Helper()
-	config, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childVariable+"="+string(config))
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the Gateway's process ended badly: %v", err)
-		}
-	})
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
-	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
-	if !ok {
-		t.Fatalf("the Gateway's process says %q", line)
-	}
-	return newFixture(t, addr), cmd.Process.Pid
+	p := launch(t, o)
+	return p.fixture, p.cmd.Process.Pid
 }

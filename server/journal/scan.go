@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/hashicorp/raft-wal/segment"
@@ -79,15 +80,29 @@ func scan(b []byte, id uint64, visit func(at, end int, g group) error) (lost int
 			ok = whole && after == segment.FrameCommit
 		}
 		if !ok {
-			if binary.LittleEndian.Uint64(b[at:]) != 0 {
+			if next = at + zeros(b[at:]); next == at {
 				lost += frameLen
+				next += frameLen
 			}
-			next = at + frameLen
 		}
 		at = next
 	}
 	return lost, nil
 }
+
+// zeros returns how many bytes at the start of b are zero, in whole words: most of a segment
+// is, until it is written.
+func zeros(b []byte) (n int) {
+	for n+len(zeroPage) <= len(b) && bytes.Equal(b[n:n+len(zeroPage)], zeroPage[:]) {
+		n += len(zeroPage)
+	}
+	for n+frameLen <= len(b) && binary.LittleEndian.Uint64(b[n:]) == 0 {
+		n += frameLen
+	}
+	return n
+}
+
+var zeroPage [4096]byte
 
 func groupIn(payload []byte, id uint64) (group, error) {
 	data, ok := entryData(payload)
