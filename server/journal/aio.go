@@ -20,18 +20,14 @@ type asyncSync struct {
 
 // iocb and ioEvent are the kernel's (linux/aio_abi.h), little-endian.
 type iocb struct {
-	data     uint64
-	key      uint32
-	rwFlags  uint32
-	opcode   uint16
-	prio     int16
-	fd       uint32
-	buf      uint64
-	bytes    uint64
-	offset   int64
-	reserved uint64
-	flags    uint32
-	resFD    uint32
+	_      uint64    // data
+	_      [2]uint32 // key, flags of reads and writes
+	opcode uint16
+	_      int16 // priority
+	fd     uint32
+	_      [4]uint64 // buffer, bytes, offset, reserved
+	flags  uint32
+	resFD  uint32
 }
 
 type ioEvent struct {
@@ -69,7 +65,7 @@ func (a *asyncSync) sync(fd int) (done bool, err error) {
 		return false, nil
 	}
 	var b [8]byte
-	_, err = a.bell.Read(b[:])
+	_, _ = a.bell.Read(b[:])
 	var ev ioEvent
 	for { // it has come, or the bell is broken: then this waits
 		n, _, errno = unix.Syscall6(unix.SYS_IO_GETEVENTS, a.ctx, 1, 1, uintptr(unsafe.Pointer(&ev)), 0, 0)
