@@ -360,20 +360,20 @@ func (r *Router) handOver(e *edge, s *Session, rec *record, now wire.Time) (move
 
 // pushAgain gives a record in hand to s, or reports that the way is blocked. One that is
 // handed over for the first time leaves when that is journalled, so that nobody who reads
-// the journal takes it for one that the edge cannot have. The edge and the record's shard
-// are held.
+// the journal takes it for one that the edge cannot have. So does one that is handed over
+// again: the first time it may not have left. The edge and the record's shard are held.
 func (r *Router) pushAgain(e *edge, s *Session, rec *record, now wire.Time) bool {
 	if e.hold {
 		return false
 	}
 	if r.journal == nil || rec.state != Pending {
-		return s.conn.Append(wire.ClassCommand, rec.msg, nil, nil) == wire.Accepted
+		return s.conn.Append(wire.ClassCommand|r.durable, rec.msg, nil, nil) == wire.Accepted
 	}
-	r.logHanded(rec, e, now)
+	r.logHanded(rec, e, now, e.dedupe)
 	if s.conn.Append(wire.ClassCommand|wire.Durable, rec.msg, nil, nil) == wire.Accepted {
 		return true
 	}
-	r.logHanded(rec, e, 0)
+	r.logHanded(rec, e, 0, true)
 	return false
 }
 

@@ -53,8 +53,8 @@ func Describe(kind byte, rec []byte) (name, line string) {
 			line = string(rec[1:])
 		}
 	case kindEdge:
-		if len(rec) > 11 && len(rec) >= 11+int(rec[9]) {
-			line = string(rec[11 : 11+int(rec[9])])
+		if len(rec) > edgeHead && len(rec) >= edgeHead+int(rec[17]) {
+			line = string(rec[edgeHead : edgeHead+int(rec[17])])
 		}
 	case kindRoutes:
 		if len(rec) > 2 && len(rec) >= 2+int(rec[1]) {

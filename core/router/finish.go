@@ -146,7 +146,7 @@ func (r *Router) reached(rec *record, now wire.Time) {
 		e.unlink(rec)
 		e.fly(rec)
 	}
-	r.logHanded(rec, e, now)
+	r.logHanded(rec, e, now, false)
 }
 
 // keepProgress keeps the newest progress with the record, or none where that is too
@@ -223,31 +223,33 @@ func (r *Router) cancelRef(c *wire.Cancel, msg []byte, now wire.Time) *Refusal {
 		if string(c.Target) != rec.dev.id {
 			msg = nil
 		}
+		tell := func() {}
 		if rec.state != Pending {
-			r.tellDeviceCancelled(rec, msg, now)
+			tell = r.deviceCancelled(rec, msg, now)
 		}
 		r.fail(rec, Cancelled, wire.CodeCancelled, "Command cancelled", now)
+		tell()
 	}
 	sh.mu.Unlock()
 	r.evict(now)
 	return refusal
 }
 
-// tellDeviceCancelled passes a CANCEL on to where the device is, or else where the
-// command went.
-func (r *Router) tellDeviceCancelled(rec *record, msg []byte, now wire.Time) {
+// deviceCancelled returns what passes a CANCEL on to where the device is, or else where
+// the command went, to be done when the end is journalled: the record is not needed then.
+func (r *Router) deviceCancelled(rec *record, msg []byte, now wire.Time) (tell func()) {
 	e := rec.edge.Load()
 	if at := r.routeOf(rec); at != nil && at.connected() {
 		e = at
 	}
 	s := e.session.Load()
 	if s == nil {
-		return
+		return func() {}
 	}
 	if msg == nil {
 		msg = wire.AppendCancel(nil, rec.ref(), []byte(rec.dev.id), now)
 	}
-	s.conn.Append(wire.ClassNotice|r.durable, msg, nil, nil) // behind the command
+	return func() { s.conn.Append(wire.ClassNotice|r.durable, msg, nil, nil) } // behind the command
 }
 
 // expire ends a command whose deadline has come; the record's shard is held. One that

@@ -1,7 +1,9 @@
 package router
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"subway/core/wire"
@@ -122,11 +124,15 @@ func (r *Router) logAccepted(rec *record, e *edge, m *message, handed wire.Time)
 }
 
 // logHanded journals that a command is handed to e at this time, or with 0 that it is
-// not; its shard is held.
-func (r *Router) logHanded(rec *record, e *edge, at wire.Time) {
+// not; again says that its message is kept, to be handed over again. Its shard is held.
+func (r *Router) logHanded(rec *record, e *edge, at wire.Time, again bool) {
 	r.log(kindHanded, func(b []byte) []byte {
 		b = binary.LittleEndian.AppendUint64(b, uint64(at))
-		b = append(append(b, flagOf(e.direct), byte(len(e.id))), e.id...)
+		flags := flagOf(e.direct)
+		if again {
+			flags |= flagAgain
+		}
+		b = append(append(b, flags, byte(len(e.id))), e.id...)
 		return append(b, rec.ref()...)
 	})
 }
@@ -155,8 +161,8 @@ func (r *Router) logEdge(e *edge) {
 	r.log(kindEdge, func(b []byte) []byte { return appendEdge(b, e) })
 }
 
-// appendEdge appends flags, the time of the last message, and the lengths and bytes of id
-// and version.
+// appendEdge appends flags, the times of the last message and since when it is away (0: it is
+// connected), and the lengths and bytes of id and version.
 func appendEdge(b []byte, e *edge) []byte {
 	flags := flagOf(e.direct)
 	if e.dedupe {
@@ -166,13 +172,21 @@ func appendEdge(b []byte, e *edge) []byte {
 		flags |= flagGoodbye
 	}
 	b = append(b, flags)
+	away := wire.Time(0)
+	if e.isAway {
+		away = e.away
+	}
 	b = binary.LittleEndian.AppendUint64(b, uint64(e.seen.Load()))
+	b = binary.LittleEndian.AppendUint64(b, uint64(away))
 	version := e.version[:min(len(e.version), 255)]
 	b = append(append(b, byte(len(e.id)), byte(len(version))), e.id...)
 	return append(b, version...)
 }
 
 const (
+	edgeHead = 19 // before id and version
+
+	flagAgain   = 1 << 5
 	flagDedupe  = 1 << 6
 	flagGoodbye = 1 << 7
 )
@@ -214,6 +228,7 @@ func (r *Router) Checkpoint(wait func() bool) bool {
 	r.topo.Lock()
 	edges := r.allEdges()
 	r.topo.Unlock()
+	slices.SortFunc(edges, func(a, b *edge) int { return cmp.Compare(a.id, b.id) }) // so that it can be replayed
 	for _, e := range edges {
 		if !wait() {
 			return false

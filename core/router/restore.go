@@ -27,6 +27,7 @@ type reopened struct {
 	edge       string
 	direct     bool
 	msg        []byte
+	once       bool // msg is not to be handed over again
 	deadline   wire.Time
 	handed     wire.Time
 	progressed wire.Time
@@ -100,7 +101,7 @@ func (x *restoring) handed(b []byte) error {
 	n := 10 + int(b[9])
 	if o := x.open[string(b[n:])]; o != nil {
 		o.handed = wire.Time(binary.LittleEndian.Uint64(b))
-		o.direct, o.edge = b[8]&flagDirect != 0, string(b[10:n])
+		o.direct, o.once, o.edge = b[8]&flagDirect != 0, b[8]&flagAgain == 0, string(b[10:n])
 	}
 	return nil
 }
@@ -179,17 +180,17 @@ func (r *Router) TrackOf(ref []byte) *Delivery {
 
 // restoreEdge takes in an edge, or direct device.
 func (r *Router) restoreEdge(b []byte) error {
-	const head = 11
-	if len(b) < head || len(b) != head+int(b[9])+int(b[10]) || b[9] == 0 {
+	if len(b) < edgeHead || len(b) != edgeHead+int(b[17])+int(b[18]) || b[17] == 0 {
 		return errShort
 	}
 	r.topo.Lock()
 	defer r.topo.Unlock()
-	id := b[head : head+int(b[9])]
+	id := b[edgeHead : edgeHead+int(b[17])]
 	e := r.edgeKnown(string(id), b[0]&flagDirect != 0)
 	e.dedupe, e.goodbye = b[0]&flagDedupe != 0, b[0]&flagGoodbye != 0
-	e.version = string(b[head+len(id):])
+	e.version = string(b[edgeHead+len(id):])
 	e.seen.Store(int64(binary.LittleEndian.Uint64(b[1:])))
+	e.away = wire.Time(binary.LittleEndian.Uint64(b[9:]))
 	return nil
 }
 
@@ -279,9 +280,14 @@ func (r *Router) Restored(now wire.Time) (open int) {
 	}
 	r.order.settle(x.last, x.ended)
 	edges := r.allEdges()
-	slices.SortFunc(edges, func(a, b *edge) int { return cmp.Compare(a.seen.Load(), b.seen.Load()) })
 	for _, e := range edges {
-		r.awayOf(e).push(e, min(wire.Time(e.seen.Load()), now))
+		if e.away == 0 { // it was connected: how long it was then is no time that it is away
+			e.away = now
+		}
+	}
+	slices.SortFunc(edges, func(a, b *edge) int { return cmp.Or(cmp.Compare(a.away, b.away), cmp.Compare(a.id, b.id)) })
+	for _, e := range edges {
+		r.awayOf(e).push(e, min(e.away, now))
 	}
 	return len(again)
 }
@@ -311,7 +317,7 @@ func (r *Router) reopen(o *reopened, now wire.Time) {
 		rec.track = new(Delivery)
 	}
 	rec.counters = new(lastType).counters(&r.metrics, rec.commandType())
-	if len(o.msg) > 0 {
+	if len(o.msg) > 0 && !o.once {
 		r.retain(rec, &message{a: o.msg})
 	}
 	rec.dev = r.deviceKnown([]byte(o.target))
@@ -322,7 +328,12 @@ func (r *Router) reopen(o *reopened, now wire.Time) {
 		rec.state = Dispatched
 	}
 	if rec.state != Pending {
-		r.edgeKnown(o.edge, o.direct).fly(rec)
+		e := r.edgesBy(o.direct)[o.edge]
+		if e == nil { // forgotten, and will be again
+			e = r.edgeKnown(o.edge, o.direct)
+			e.away = 1
+		}
+		e.fly(rec)
 		if rec.dev.edge.Load() == nil {
 			r.stray[rec.dev] = struct{}{}
 		}

@@ -63,9 +63,9 @@ var mutants = []mutant{
 `}}},
 	{"a device is told that a command was cancelled that it never got", `is told CANCEL .*for no reason`, []edit{{"finish.go",
 		`if rec.state != Pending {
-			r.tellDeviceCancelled`,
+			tell = r.deviceCancelled`,
 		`if true {
-			r.tellDeviceCancelled`}}},
+			tell = r.deviceCancelled`}}},
 	{"ended records go only where there are too many", `its record is kept|left at the end`, []edit{{"archive.go",
 		`		if x.ended+wire.Time(lim.Retention) > now {`,
 		`		if now > 0 {`}}},
