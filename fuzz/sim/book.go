@@ -29,6 +29,7 @@ type book struct {
 	used     map[string]int      // how often each ref was taken, or answered as one that is not known
 	open     []*command          // accepted and not known to have ended, by deadline; see ticked
 	accepted int
+	trials   int // commands, refused ones too
 	pending  int64
 	nEnded   int
 	results  [len(endings)]uint64 // ends by state, since the gateway's start
@@ -36,6 +37,7 @@ type book struct {
 	orphans  uint64
 	dropped  uint64 // status messages
 
+	journalled
 	draining bool
 	ticking  bool
 	call     call
@@ -55,6 +57,7 @@ type command struct {
 	created, deadline   wire.Time
 
 	state    router.State
+	stage    router.State   // the last before its end
 	at       *place         // where it waits, or was handed to
 	kept     bool           // by the router, to be handed over again
 	handed   map[*link]bool // to these sessions
@@ -66,6 +69,14 @@ type command struct {
 	endsLow  int // ends before its own, at the least,
 	endsHigh int // and up to its own, at the most: those of one tick come in any order
 	waiter   *router.Waiter
+
+	// With a journal.
+	call    int       // that accepted it
+	past    []version // by call
+	slack   wire.Time // its end may come so much later than its deadline
+	left    bool      // for an edge
+	told    bool      // that it was accepted
+	toldEnd bool
 }
 
 // fault is something that must not be.
@@ -108,6 +119,7 @@ func (b *book) reset() {
 	b.strayed = map[string]wire.Time{}
 	b.open, b.pending, b.nEnded, b.results = nil, 0, 0, [len(endings)]uint64{}
 	b.late, b.orphans, b.dropped, b.call, b.tidyAt = 0, 0, 0, call{}, never
+	b.journalled = journalled{routes: map[string][]routing{}, attempts: map[int]attempt{}}
 }
 
 // restart notes that the gateway is a new one, which knows nothing of what was.
@@ -203,6 +215,7 @@ func (b *book) settle() {
 		b.pending = n
 	}
 	b.call = call{wants: b.call.wants[:0], touched: b.call.touched[:0], ended: b.call.ended[:0]}
+	b.endCall()
 }
 
 // idle checks that nothing is held back from a place to which the way is clear.
@@ -228,6 +241,8 @@ func (b *book) release(c *command) {
 		b.fault(c.ref, "", "has ended and who waits for it is not told")
 	} else if rec.Status != c.state.String() {
 		b.fault(c.ref, "", "who waits for it is told %s, it is %v", rec.Status, c.state)
+	} else if d := b.w.disk; d != nil {
+		d.at(rec.Mark, func() { b.told(tells{c: c, ended: true}) })
 	}
 	c.waiter = nil
 }
@@ -251,7 +266,7 @@ func (b *book) ticked() {
 			b.fault(c.ref, c.target, "is not known, and it has not ended")
 		case rec.Status == router.TimedOut.String():
 			b.untold(c)
-		case now > c.deadline+allowance(c.timeout):
+		case now > max(c.deadline+c.slack, b.began)+allowance(c.timeout):
 			b.fault(c.ref, c.target, "has not ended %v after its deadline: %s", time.Duration(now-c.deadline), rec.Status)
 		default:
 			late = append(late, c)
@@ -317,6 +332,7 @@ func (b *book) end(c *command, state router.State) {
 		b.unwatch(c)
 	}
 	c.state, c.ended, c.endsLow = state, b.w.now, b.nEnded
+	b.change(c)
 	if n := len(b.call.ended); n > 0 && b.ticking {
 		c.endsLow = b.call.ended[0].endsLow
 	}

@@ -15,21 +15,30 @@ type gateway struct {
 	links  []*link // open
 	lent   []byte  // what is borrowed for one call, and is wiped after it
 	dead   bool
+
+	next func() (bool, bool) // goes on with the checkpoint that is being made
+	stop func()              // nil: none is
 }
 
 // newGateway starts a gateway with nothing in it.
 func newGateway(w *world) *gateway {
 	g := &gateway{w: w}
-	g.router = router.New(router.Config{
+	cfg := router.Config{
 		Limits: w.plan.limits, Callbacks: w.outbox, OrphanResponses: true, HeartbeatMs: 30000,
 		EpochFloor: w.book.floor(), Seed: w.plan.seed | 1<<63,
-	}, w.now)
+	}
+	if w.disk != nil {
+		cfg.Journal = w.disk
+	}
+	g.router = router.New(cfg, w.now)
+	if w.disk != nil {
+		g.restore()
+	}
 	return g
 }
 
-// crash is a gateway's sudden end and the start of another, which knows nothing: there is
-// no journal. One that has a journal is made here, of as much of it as reached the disk,
-// and the book is told what of it must be there again instead of book.restart.
+// crash is a gateway's sudden end and the start of another. That one knows nothing, or what
+// of the journal has reached the disk.
 func (g *gateway) crash() {
 	w := g.w
 	w.note("the gateway crashes")
@@ -38,13 +47,22 @@ func (g *gateway) crash() {
 		if l.cut {
 			continue
 		}
-		l.cut, l.closing = true, true
+		l.cut, l.closing, l.held = true, true, nil
 		w.after(w.upTo(2*time.Second), func() {
 			if !l.left {
 				l.left = true
 				l.party.lost(l, 0)
 			}
 		})
+	}
+	if w.disk != nil {
+		w.book.settle()
+		g.dropCheckpoint()
+		records := w.disk.crash()
+		w.outbox.crash()
+		w.gate = newGateway(w)
+		w.book.revive(records)
+		return
 	}
 	w.outbox.crash()
 	w.book.restart()
@@ -124,6 +142,10 @@ func (g *gateway) submit(raw []byte) (code string) {
 		g.w.book.fault(m.ref, m.target, "posted over HTTP it is answered %q, want %q", code, want)
 	}
 	g.w.book.settle()
+	if d := g.w.disk; d != nil && code == "" {
+		c := g.w.book.commands[m.ref]
+		d.at(d.appended(), func() { g.w.book.told(tells{c: c}) })
+	}
 	return code
 }
 
@@ -136,6 +158,10 @@ func (g *gateway) cancel(ref string) {
 		g.w.book.fault(ref, "", "its cancel over HTTP is answered %q, want %q", code, want)
 	}
 	g.w.book.settle()
+	if d := g.w.disk; d != nil && code == "" {
+		c := g.w.book.commands[ref]
+		d.at(d.appended(), func() { g.w.book.told(tells{c: c, ended: true}) })
+	}
 }
 
 // codeOf returns the code of a refusal, "" for none.
@@ -147,6 +173,9 @@ func codeOf(f *router.Refusal) string {
 }
 
 func (g *gateway) tick() {
+	if g.w.disk != nil {
+		g.w.disk.mark()
+	}
 	g.w.book.ticking = true
 	g.router.Tick(g.w.now)
 	g.w.book.ticked()

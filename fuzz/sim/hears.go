@@ -114,6 +114,10 @@ func (b *book) submits(m *message) string { return b.accepts(m, "") }
 // accepts says whether a command is accepted, and enters it if so.
 func (b *book) accepts(m *message, source string) (code string) {
 	p := b.routes[m.target]
+	c := newCommand(m, source)
+	c.created, c.deadline = b.w.now, b.w.now+c.timeout
+	b.trials++
+	c.seq, c.call, b.trial = b.trials, len(b.spans), c
 	switch {
 	case b.draining:
 		return "GATEWAY_UNAVAILABLE"
@@ -121,7 +125,7 @@ func (b *book) accepts(m *message, source string) (code string) {
 		return "DUPLICATE_REQUEST"
 	case p == nil:
 		return "TARGET_NOT_FOUND"
-	case b.pending >= b.limits.MaxPending:
+	case b.pending >= b.limits.MaxPending, b.w.disk != nil && b.w.disk.refuses:
 		return "OVERLOADED"
 	}
 	idle := p.waiting() == 0 && len(p.replay) == 0
@@ -134,18 +138,23 @@ func (b *book) accepts(m *message, source string) (code string) {
 			return "OVERLOADED"
 		}
 	}
-	b.enter(m, source, p)
+	b.enter(c, p)
 	return ""
 }
 
-func (b *book) enter(m *message, source string, p *place) {
-	b.accepted++
-	c := &command{
+func newCommand(m *message, source string) *command {
+	return &command{
 		ref: m.ref, target: m.target, source: source, callback: m.callback != "", priority: m.command.Priority,
-		timeout: wire.Time(m.command.TimeoutMs) * 1e6, seq: b.accepted, created: b.w.now,
-		handed: map[*link]bool{}, executed: map[*edge]int{},
+		timeout: wire.Time(m.command.TimeoutMs) * 1e6, handed: map[*link]bool{}, executed: map[*edge]int{},
 	}
-	c.deadline = c.created + c.timeout
+}
+
+func (b *book) enter(c *command, p *place) {
+	b.accepted++
+	if b.w.disk != nil {
+		b.all = append(b.all, c)
+	}
+	b.change(c)
 	b.pending++
 	b.watch(c)
 	p.enqueue(c)
@@ -243,7 +252,8 @@ func (b *book) advance(c *command) {
 		c.kept = false
 		b.touch(c.at)
 	}
-	c.state = router.InProgress
+	c.state, c.stage, c.slack = router.InProgress, router.InProgress, 0
+	b.change(c)
 	b.unwatch(c)
 	c.deadline = min(b.w.now+c.timeout, c.created+wire.Time(b.limits.MaxLifetime))
 	b.watch(c)

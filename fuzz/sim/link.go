@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"subway/core/router"
@@ -27,14 +28,16 @@ type link struct {
 	pace   time.Duration // between two messages to the party
 	window int           // commands on their way to the party, beyond which the way is full
 
-	waiting   int  // commands on their way to the party
-	blocked   bool // Append said Full; Writable is due when there is room
-	statusOff bool // status messages are dropped
-	shut      bool // the front closes it by itself: what comes is not read any more
-	closing   bool // the gateway closes, or has learnt of the end: Append says Gone
-	ended     bool // the router was told of the end
-	left      bool // the party takes no more from it
-	cut       bool // nothing arrives any more
+	held      []held // waits until what it tells is stored
+	flushed   func() // to be done when nothing is held
+	waiting   int    // commands on their way to the party
+	blocked   bool   // Append said Full; Writable is due when there is room
+	statusOff bool   // status messages are dropped
+	shut      bool   // the front closes it by itself: what comes is not read any more
+	closing   bool   // the gateway closes, or has learnt of the end: Append says Gone
+	ended     bool   // the router was told of the end
+	left      bool   // the party takes no more from it
+	cut       bool   // nothing arrives any more
 	toParty   wire.Time
 	toGate    wire.Time
 
@@ -69,6 +72,11 @@ func (l *link) clear() bool { return !l.closing && !l.blocked && l.waiting < l.w
 
 // Append implements router.Conn.
 func (l *link) Append(class wire.Class, a, b, c []byte) wire.Result {
+	durable := class&wire.Durable != 0
+	class &^= wire.Durable
+	if class == wire.ClassCommand && l.w.disk != nil && (l.closing || !l.clear()) {
+		l.w.book.attempted(l, l.w.reader.read(slices.Concat(a, b, c)))
+	}
 	switch {
 	case l.ended:
 		l.w.book.fault(l.id, l.name, "the router speaks to a connection of whose end it was told")
@@ -92,14 +100,20 @@ func (l *link) Append(class wire.Class, a, b, c []byte) wire.Result {
 	for _, m := range l.w.bug.passedOn(l, m) {
 		l.w.history.message(l.w.now, l.name, " <~ ", m)
 		l.w.book.sent(l, m)
-		l.deliver(m)
+		if m.kind == wire.TypeCommand {
+			l.waiting++
+		}
+		l.pass(held{m, l.w.book.reveals(l, m), l.mark(class, durable)})
 	}
 	return wire.Accepted
 }
 
-func (l *link) deliver(m *message) {
-	if m.kind == wire.TypeCommand {
-		l.waiting++
+// deliver lets a message leave.
+func (l *link) deliver(x held) {
+	l.w.book.told(x.tells)
+	m := x.m
+	if m.kind == wire.TypeCommand && l.w.book.commands[m.ref] != nil {
+		l.w.book.commands[m.ref].left = true
 	}
 	l.toParty = max(l.toParty+wire.Time(l.pace), l.w.now+wire.Time(l.delay()))
 	l.w.at(l.toParty, func() {
@@ -130,9 +144,14 @@ func (l *link) CloseWith(code uint16, reason string) {
 	l.w.note("%s closed by the gateway with %d %s", l.name, code, reason)
 	l.w.book.closing(l, code)
 	l.closing = true
-	l.toParty = max(l.toParty, l.w.now+wire.Time(l.delay()))
-	l.w.at(l.toParty, func() { l.drop(code) })
-	l.w.at(l.toParty+wire.Time(l.delay()), func() { l.gate.closed(l, reason) })
+	l.flushed = func() {
+		l.toParty = max(l.toParty, l.w.now+wire.Time(l.delay()))
+		l.w.at(l.toParty, func() { l.drop(code) })
+		l.w.at(l.toParty+wire.Time(l.delay()), func() { l.gate.closed(l, reason) })
+	}
+	if len(l.held) == 0 {
+		l.flushed()
+	}
 }
 
 // say sends a message to the gateway. Where the way is cut it is lost.
@@ -154,7 +173,7 @@ func (l *link) collapse(code uint16) {
 		return
 	}
 	l.w.note("%s closed by the front with %d", l.name, code)
-	l.closing, l.shut = true, true
+	l.closing, l.shut, l.held = true, true, nil
 	l.toParty = max(l.toParty, l.w.now+wire.Time(l.delay()))
 	l.w.at(l.toParty, func() { l.drop(code) })
 	l.w.after(l.w.upTo(3*time.Second), func() { l.gate.closed(l, "too slow") })

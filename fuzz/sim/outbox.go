@@ -15,6 +15,8 @@ type outbox struct {
 	life  int // of the gateway
 	lanes map[string][]*notice
 	got   map[string]*receipts
+	log   []*notice // final ones that were journalled, by number
+	again []*notice // while restoring
 }
 
 // notice is a callback on its way.
@@ -24,6 +26,9 @@ type notice struct {
 	attempts      int
 	track         *router.Delivery
 	firstID       string // of its first attempt
+	number        int    // of a final one, in the journal
+	mark          uint64 // it waits for this
+	tells         tells
 }
 
 // receipts are what a receiver has got of a request.
@@ -56,6 +61,12 @@ func (o *outbox) take(n *router.Notice) {
 	}
 	o.w.note("callback <~ %s %s", x.ref, x.word)
 	o.w.book.noticed(n)
+	o.journal(x)
+	o.queue(x)
+}
+
+// queue puts a notice behind the others of its request.
+func (o *outbox) queue(x *notice) {
 	lane := append(o.lanes[x.ref], x)
 	o.lanes[x.ref] = lane
 	if len(lane) == 1 {
@@ -63,9 +74,12 @@ func (o *outbox) take(n *router.Notice) {
 	}
 }
 
-// crash ends what is on its way.
+// crash ends what is on its way. Receivers remember where a journal remembers for them.
 func (o *outbox) crash() {
-	o.lanes, o.got = map[string][]*notice{}, map[string]*receipts{}
+	o.lanes = map[string][]*notice{}
+	if o.w.disk == nil {
+		o.got = map[string]*receipts{}
+	}
 	o.life++
 }
 
@@ -76,6 +90,11 @@ func (o *outbox) try(x *notice, delay time.Duration) {
 		if life != o.life {
 			return
 		}
+		if d := o.w.disk; d != nil && d.stored < x.mark {
+			d.at(x.mark, func() { o.try(x, 0) })
+			return
+		}
+		o.w.book.told(x.tells)
 		x.attempts++
 		id := o.w.bug.callbackID(x)
 		o.w.note("callback -> %s %s %s attempt %d", id, x.ref, x.word, x.attempts)
@@ -99,6 +118,7 @@ func (o *outbox) judge(x *notice, answered bool) {
 	} else if x.track != nil {
 		x.track.SetCallback(router.CallbackDead, x.attempts)
 	}
+	o.done(x)
 	lane := o.lanes[x.ref][1:]
 	o.lanes[x.ref] = lane
 	if len(lane) == 0 {

@@ -24,6 +24,10 @@ type place struct {
 	since   wire.Time // away since
 	went    int       // its number among those that went
 	goodbye bool
+
+	// With a journal.
+	latest wire.Time // it went by then at the latest; 0: at since
+	past   []presence
 }
 
 func (p *place) key() string {
@@ -101,6 +105,7 @@ func (b *book) places(direct bool) map[string]*place {
 func (b *book) forgetPlace(p *place) {
 	b.dropRoutes(p)
 	delete(b.places(p.direct), p.id)
+	b.moved(p, presence{since: never})
 }
 
 func (b *book) dropRoutes(p *place) {
@@ -120,6 +125,7 @@ func (b *book) route(device string, p *place) {
 	}
 	b.routes[device] = p
 	p.devices[device] = true
+	b.journalled.routes[device] = append(b.journalled.routes[device], routing{len(b.spans), p})
 	b.reroute(device, from, p)
 }
 
@@ -128,6 +134,7 @@ func (b *book) dropRoute(device string) {
 	from := b.routes[device]
 	delete(from.devices, device)
 	delete(b.routes, device)
+	b.journalled.routes[device] = append(b.journalled.routes[device], routing{len(b.spans), nil})
 	b.reroute(device, from, nil)
 }
 
@@ -181,7 +188,7 @@ func (b *book) tidyPlace(p *place, now wire.Time) {
 		b.tidyAt = min(b.tidyAt, over)
 	case !b.w.gate.knows(p):
 		b.forgetPlace(p)
-	case now > over+wire.Time(2*time.Second):
+	case now > max(p.since, p.latest)+b.kept()+wire.Time(2*time.Second):
 		b.fault("", p.id, "%s is known still, %v after it went", p.key(), time.Duration(now-p.since))
 	default:
 		b.tidyAt = now
@@ -192,3 +199,11 @@ func (b *book) tidyPlace(p *place, now wire.Time) {
 func (b *book) kept() wire.Time { return wire.Time(b.limits.PermanentAfter + b.limits.RouteRetention) }
 
 const never = wire.Time(math.MaxInt64)
+
+// moved notes that a place came, went or was forgotten.
+func (b *book) moved(p *place, to presence) {
+	if b.w.disk != nil {
+		to.call = len(b.spans)
+		p.past = append(p.past, to)
+	}
+}

@@ -23,6 +23,9 @@ type plan struct {
 	crashes                                    int // of the gateway
 	drains                                     bool
 	tick                                       time.Duration
+	journal                                    bool
+	store                                      time.Duration // that the disk takes for a group, at most
+	checkpoints, refusals                      int
 	limits                                     router.Limits
 }
 
@@ -50,6 +53,9 @@ func newPlan(seed uint64, rng *rand.Rand) plan {
 	}
 	p.tick = []time.Duration{10, 30, 50}[rng.IntN(3)] * time.Millisecond
 	p.limits = newLimits(rng, &p)
+	if rng.IntN(3) == 0 {
+		p.keepsJournal(rng)
+	}
 	return p
 }
 
@@ -85,4 +91,13 @@ func newLimits(rng *rand.Rand, p *plan) router.Limits {
 		l.Rate = 0.5 + 10*rng.Float64()
 	}
 	return l
+}
+
+// keepsJournal gives the gateway a journal, and crashes. How it makes room for places is left
+// to other worlds: what is the longest away is not told after a crash.
+func (p *plan) keepsJournal(rng *rand.Rand) {
+	p.journal = true
+	p.store = []time.Duration{1, 5, 30, 300}[rng.IntN(4)] * time.Millisecond
+	p.crashes, p.checkpoints, p.refusals = 1+rng.IntN(4), rng.IntN(6), rng.IntN(3)
+	p.limits.MaxRoutes, p.limits.MaxEdges = wide, 100_000
 }

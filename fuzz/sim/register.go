@@ -56,7 +56,8 @@ func (b *book) takesOver(l *link, p *place) {
 		b.wantsClose(p.link, wire.CloseSuperseded)
 		p.link.over = true
 	}
-	l.place, p.link = p, l
+	l.place, p.link, p.latest = p, l, 0
+	b.moved(p, presence{link: true})
 }
 
 func (b *book) registersBackend(l *link, id string) {
@@ -138,6 +139,7 @@ func (b *book) departs(l *link, goodbye bool) {
 	}
 	b.went++
 	p.link, p.since, p.goodbye, p.went = nil, b.w.now, goodbye, b.went
+	b.moved(p, presence{since: p.since, goodbye: goodbye})
 	b.tidyAt = min(b.tidyAt, p.since+b.kept())
 	if goodbye {
 		b.dropRoutes(p)

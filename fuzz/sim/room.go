@@ -22,6 +22,7 @@ func (b *book) placeFor(id string, direct bool, m *message) *place {
 		}
 		p = &place{id: id, direct: direct, devices: map[string]bool{}, flight: map[*command]bool{}}
 		b.places(direct)[id] = p
+		b.journalled.places = append(b.journalled.places, p)
 	}
 	return p
 }

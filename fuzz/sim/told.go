@@ -37,7 +37,7 @@ func (b *book) sent(l *link, m *message) {
 	}) {
 		b.fault(m.ref, l.name, "%s is told %v %s, for no reason", l.name, m.kind, m.word)
 	}
-	if c := b.commands[m.ref]; c != nil && m.kind == wire.TypeError && m.stage != "" && !b.stageFits(c, m.stage) {
+	if c := b.commands[m.ref]; c != nil && m.kind == wire.TypeError && m.stage != "" && m.stage != c.stage.String() {
 		b.fault(m.ref, l.name, "the stage told is %s", m.stage)
 	}
 }
@@ -74,17 +74,6 @@ func (b *book) name(m *message) {
 			x.ref = m.ref
 		}
 	}
-}
-
-// stageFits reports whether a stage is what a command came to before its end.
-func (b *book) stageFits(c *command, stage string) bool {
-	switch {
-	case c.progress != "":
-		return stage == "IN_PROGRESS"
-	case len(c.handed) > 0:
-		return stage == "DISPATCHED"
-	}
-	return stage == "PENDING"
 }
 
 // closing judges a close by the gateway.
@@ -133,7 +122,8 @@ func (b *book) leaves(p *place, c *command) {
 	}
 	p.dequeue(c)
 	p.flight[c] = true
-	c.state, c.kept = router.Dispatched, p.dedupe
+	c.state, c.stage, c.kept = router.Dispatched, router.Dispatched, p.dedupe
+	b.change(c)
 	b.touch(p)
 }
 
@@ -168,7 +158,7 @@ func (b *book) timesOut(ref, code, stage string) {
 		b.fault(ref, c.target, "ends as %s %v before its deadline", code, time.Duration(c.deadline-b.w.now))
 	case lost != (code == "CONNECTION_LOST") || !lost && code != "TIMEOUT":
 		b.fault(ref, c.target, "ends as %s, its edge away: %v", code, lost)
-	case !b.stageFits(c, stage):
+	case stage != c.stage.String():
 		b.fault(ref, c.target, "the stage told is %s", stage)
 	}
 	b.finish(c, router.TimedOut, code)

@@ -23,6 +23,7 @@ type world struct {
 	book    *book
 	outbox  *outbox
 	gate    *gateway
+	disk    *disk // nil: the gateway has no journal
 	bug     bug
 
 	edges    []*edge
@@ -53,7 +54,13 @@ func run(seed uint64, with bug) (out Outcome) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	w := &world{plan: newPlan(seed, rng), rng: rng, now: start, bug: with}
 	w.book, w.outbox = newBook(w), newOutbox(w)
+	if w.plan.journal {
+		w.disk = newDisk(w)
+	}
 	defer func() {
+		if w.gate != nil {
+			w.gate.dropCheckpoint()
+		}
 		if r := recover(); r != nil {
 			w.book.fault("", "", "panic: %v\n%s", r, debug.Stack())
 		}
@@ -123,6 +130,12 @@ func (w *world) schedule() {
 	}
 	for range p.crashes {
 		w.after(w.upTo(p.span), func() { w.gate.crash() })
+	}
+	for range p.checkpoints {
+		w.after(w.upTo(p.span), func() { w.gate.checkpoint() })
+	}
+	for range p.refusals {
+		w.after(w.upTo(p.span), func() { w.disk.refuse(w.upTo(2 * time.Second)) })
 	}
 	if p.drains {
 		w.after(w.upTo(p.span), func() {
