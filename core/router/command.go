@@ -14,6 +14,7 @@ type Refusal struct {
 	Code    wire.Code
 	Text    string
 	Details []byte // JSON object, or nil
+	Mark    uint64 // in the journal, of what it tells of: nobody is told before that is stored
 }
 
 // message is a COMMAND as it will be sent, in up to three pieces, so that what is added

@@ -218,7 +218,7 @@ func (r *Router) cancelRef(c *wire.Cancel, msg []byte, now wire.Time) *Refusal {
 	}
 	var refusal *Refusal
 	if rec.state.Final() {
-		refusal = &Refusal{Code: wire.CodeAlreadyEnded, Text: "The command has ended already", Details: appendStatus(nil, rec.state)}
+		refusal = &Refusal{Code: wire.CodeAlreadyEnded, Text: "The command has ended already", Details: appendStatus(nil, rec.state), Mark: rec.mark}
 	} else {
 		if string(c.Target) != rec.dev.id {
 			msg = nil

@@ -15,6 +15,8 @@ type Journal interface {
 	// Append adds a record, copied, and returns its mark. Marks never fall. What is
 	// sent with wire.Durable afterwards leaves when that mark is stored.
 	Append(kind byte, rec []byte) (mark uint64)
+	// Stored is the mark up to which all is on stable storage.
+	Stored() uint64
 	// Full says that no new commands may be accepted: too much waits to be stored, or
 	// nothing can be.
 	Full() bool
@@ -119,7 +121,9 @@ func (r *Router) logAccepted(rec *record, e *edge, m *message, handed wire.Time)
 	b := append(append(l.b[:0], head[:]...), rec.mem...)
 	b = append(append(append(b, source...), rec.dev.id...), e.id...)
 	l.b = m.appendTo(b)
-	r.journal.Append(kindAccepted, l.b)
+	if mark := r.journal.Append(kindAccepted, l.b); rec.mark == 0 { // else a checkpoint says it again
+		rec.mark = mark
+	}
 	l.release()
 }
 

@@ -133,10 +133,10 @@ func (r *Router) Trace(ref []byte) *wire.Trace {
 		hop("gateway", "receive", rec.progressed)
 		hop("gateway", "forward", rec.progressed)
 	}
+	t.Mark = rec.mark
 	if !rec.state.Final() {
 		return t
 	}
-	t.Mark = rec.mark
 	if rec.state == Completed || rec.state == Failed {
 		hop("gateway", "receive", rec.ended)
 	}

@@ -29,5 +29,5 @@ func (b *Bucket) Take(n int, perSecond float64, now wire.Time) bool {
 
 // RefuseRate is for a client's commands beyond its rate.
 func RefuseRate() *Refusal {
-	return &Refusal{wire.CodeRateLimited, "More commands than this client may send", appendRetryAfter(nil, 1)}
+	return &Refusal{Code: wire.CodeRateLimited, Text: "More commands than this client may send", Details: appendRetryAfter(nil, 1)}
 }

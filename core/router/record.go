@@ -100,7 +100,7 @@ type record struct {
 
 	at   spot   // where its ended form stands, once it is concluded
 	full bool   // more ended records are kept than may be
-	mark uint64 // of its end in the journal; 0: none
+	mark uint64 // in the journal, of its acceptance, then of its end; 0: none, or of another process
 
 	// JSON, of its end. Until it is concluded they are borrowed from whoever ends it.
 	result, errorJSON, execution []byte

@@ -19,22 +19,22 @@ func (r *Router) counted(f *Refusal) *Refusal {
 // RefuseDraining is for every new command once the Gateway is going down.
 func RefuseDraining(now wire.Time) *Refusal {
 	d := append([]byte(`{"service":"gateway","lastSeen":"`), wire.AppendTime(nil, now)...)
-	return &Refusal{wire.CodeGatewayUnavailable, "The Gateway is going down", append(d, `","retryAfter":1}`...)}
+	return &Refusal{Code: wire.CodeGatewayUnavailable, Text: "The Gateway is going down", Details: append(d, `","retryAfter":1}`...)}
 }
 
 func refuseDuplicate(rec *record) *Refusal {
-	return &Refusal{wire.CodeDuplicateRequest, "The requestRef has been used already", appendStatus(nil, rec.state)}
+	return &Refusal{wire.CodeDuplicateRequest, "The requestRef has been used already", appendStatus(nil, rec.state), rec.mark}
 }
 
 func refuseNoRoute(target []byte) *Refusal {
 	text := "No route found for device " + string(target)
 	d := wire.AppendString([]byte(`{"targetClientId":`), target)
 	d = wire.AppendString(append(d, `,"reason":`...), text)
-	return &Refusal{wire.CodeTargetNotFound, text, append(d, '}')}
+	return &Refusal{Code: wire.CodeTargetNotFound, Text: text, Details: append(d, '}')}
 }
 
 func refuseOverloaded(text string) *Refusal {
-	return &Refusal{wire.CodeOverloaded, text, appendRetryAfter(nil, 1)}
+	return &Refusal{Code: wire.CodeOverloaded, Text: text, Details: appendRetryAfter(nil, 1)}
 }
 
 // refuseAway is for a route whose edge is not connected.
@@ -42,7 +42,7 @@ func refuseAway(e *edge, now wire.Time) *Refusal {
 	d := wire.AppendString([]byte(`{"edgeId":`), e.id)
 	d = wire.AppendTime(append(d, `,"lastSeen":"`...), wire.Time(e.seen.Load()))
 	d = strconv.AppendInt(append(d, `","retryAfter":`...), 5, 10)
-	return &Refusal{wire.CodeEdgeUnavailable, "Edge " + e.id + " is not connected", append(d, '}')}
+	return &Refusal{Code: wire.CodeEdgeUnavailable, Text: "Edge " + e.id + " is not connected", Details: append(d, '}')}
 }
 
 func appendRetryAfter(dst []byte, seconds int) []byte {

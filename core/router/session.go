@@ -185,16 +185,20 @@ func (s *Session) countInvalid() {
 
 // refuse sends an ERROR that answers a message and ends nothing.
 func (s *Session) refuse(ref []byte, code wire.Code, text string, details []byte, now wire.Time) {
+	s.refuseAs(wire.ClassNotice, ref, code, text, details, now)
+}
+
+func (s *Session) refuseAs(class wire.Class, ref []byte, code wire.Code, text string, details []byte, now wire.Time) {
 	s.r.metrics.routingError(code)
-	class := wire.ClassNotice
-	if code == wire.CodeDuplicateRequest || code == wire.CodeAlreadyEnded { // it tells of a command
-		class |= s.r.durable
-	}
 	s.conn.Append(class, wire.AppendError(nil, code.String(), text, details, ref, now), nil, nil)
 }
 
 func (s *Session) refuseWith(ref []byte, why *Refusal, now wire.Time) {
-	s.refuse(ref, why.Code, why.Text, why.Details, now)
+	class := wire.ClassNotice
+	if why.Mark > 0 && why.Mark > s.r.journal.Stored() {
+		class |= wire.Durable
+	}
+	s.refuseAs(class, ref, why.Code, why.Text, why.Details, now)
 }
 
 // forbid refuses what is not this party's to do.

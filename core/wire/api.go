@@ -54,7 +54,7 @@ type CommandRecord struct {
 	ExecutionTime  easyjson.RawMessage `json:"executionTime,omitempty"`
 	Callback       *CallbackState      `json:"callback,omitempty"`
 
-	Mark uint64 `json:"-"` // of the end in the Gateway's journal: nobody is told of it before that is stored
+	Mark uint64 `json:"-"` // of what it tells, in the Gateway's journal: nobody is told before that is stored
 }
 
 // CallbackState is the callback's part of a CommandRecord.

@@ -76,6 +76,9 @@ func (d *disk) Append(kind byte, rec []byte) (mark uint64) {
 	return d.group
 }
 
+// Stored implements router.Journal.
+func (d *disk) Stored() uint64 { return d.stored }
+
 // Full implements router.Journal.
 func (d *disk) Full() bool { return d.refuses }
 

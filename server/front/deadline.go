@@ -172,7 +172,7 @@ func (c *Conn) ping(now wire.Time) {
 	c.pinged = now
 	c.outboxMu.Lock()
 	wake := false
-	if !c.box.shut && c.box.waiting == 0 {
+	if !c.box.shut && c.box.waiting == c.box.heldBytes() { // what waits for the journal is no sign of life
 		c.box.control(opPing, nil)
 		wake = c.box.queue()
 	}

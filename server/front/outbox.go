@@ -169,7 +169,7 @@ func (c *Conn) pong(payload []byte) {
 	wake := false
 	switch {
 	case box.shut:
-	case box.waiting < pongWindow:
+	case box.waiting-box.heldBytes() < pongWindow:
 		box.latePong = nil // an older one
 		box.control(opPong, payload)
 		wake = box.queue()

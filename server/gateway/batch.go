@@ -49,7 +49,7 @@ func (g *Gateway) postBatch(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		g.batchTargets(q, targets, &out)
 	}
-	if out.accepted > 0 && !g.acceptedOnce(ctx) {
+	if out.accepted > 0 && !g.acceptedOnce(ctx, g.appended()) {
 		return
 	}
 	answerWith(ctx, 200, wire.AppendBatchAnswer(answerBuffer(ctx), out.accepted, out.rejected, *out.buf))

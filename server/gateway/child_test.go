@@ -26,8 +26,9 @@ type childOptions struct {
 	Loops      int
 	DataDir    string
 	Retention  time.Duration
-	Drain      time.Duration // for commands in flight once standard input has ended; 1 s
-	Log        bool          // to standard error
+	Ping       time.Duration
+	Silence    time.Duration
+	Log        bool // to standard error
 }
 
 // runChild is the child: it serves until its standard input ends.
@@ -45,6 +46,7 @@ func runChild() int {
 	}
 	opt := gateway.Options{
 		Listen: "127.0.0.1:0", OrphanResponses: true, Loops: o.Loops, DataDir: o.DataDir,
+		PingInterval: o.Ping, SilenceTimeout: o.Silence,
 		Limits: router.Limits{MaxRecords: o.MaxRecords, Retention: o.Retention},
 	}
 	if o.Log {
@@ -67,11 +69,7 @@ func runChild() int {
 		return 1
 	case <-ended:
 	}
-	drain := time.Second
-	if o.Drain > 0 {
-		drain = o.Drain
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = g.Shutdown(ctx)
 	return 0

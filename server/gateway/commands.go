@@ -57,7 +57,7 @@ func (g *Gateway) postCommand(ctx *fasthttp.RequestCtx, _ string) {
 		g.answerRecord(ctx, c.Ref, wait, true)
 		return
 	}
-	if !g.acceptedOnce(ctx) {
+	if !g.acceptedOnce(ctx, g.appended()) {
 		return
 	}
 	answerWith(ctx, 200, wire.AppendAccepted(answerBuffer(ctx), c.Ref))
@@ -146,7 +146,7 @@ func (g *Gateway) answerRecord(ctx *fasthttp.RequestCtx, ref []byte, wait time.D
 		g.unknownCommand(ctx, ref)
 		return
 	}
-	if accepts && rec.Mark == 0 && !g.acceptedOnce(ctx) || !g.toldOnce(ctx, rec.Mark) {
+	if accepts && !g.acceptedOnce(ctx, rec.Mark) || !accepts && !g.toldOnce(ctx, rec.Mark) {
 		return
 	}
 	rec.Success = true
@@ -155,8 +155,7 @@ func (g *Gateway) answerRecord(ctx *fasthttp.RequestCtx, ref []byte, wait time.D
 
 // failCommand is failRefusal of what may tell how a command stands.
 func (g *Gateway) failCommand(ctx *fasthttp.RequestCtx, r *router.Refusal, ref []byte) {
-	tells := r.Code == wire.CodeDuplicateRequest || r.Code == wire.CodeAlreadyEnded
-	if !tells || g.durable == nil || g.toldOnce(ctx, g.durable.Appended()) {
+	if g.toldOnce(ctx, r.Mark) {
 		g.failRefusal(ctx, r, ref)
 	}
 }
@@ -207,7 +206,7 @@ func (g *Gateway) deleteCommand(ctx *fasthttp.RequestCtx, ref string) {
 		g.failCommand(ctx, refusal, []byte(ref))
 		return
 	}
-	if g.durable != nil && !g.toldOnce(ctx, g.durable.Appended()) {
+	if !g.toldOnce(ctx, g.appended()) {
 		return
 	}
 	answer(ctx, 200, &wire.CommandAnswer{Success: true, RequestRef: ref, Status: router.Cancelled.String()})

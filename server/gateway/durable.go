@@ -204,14 +204,21 @@ var refuseUnstored = &router.Refusal{
 	Code: wire.CodeOverloaded, Text: "The Gateway's journal cannot be written now: what is asked for cannot be told yet", Details: []byte(`{"retryAfter":1}`),
 }
 
-// acceptedOnce waits until all that was accepted so far is on stable storage. Where that
+// appended is the mark of what was journalled last; 0 without a journal.
+func (g *Gateway) appended() uint64 {
+	if g.durable == nil {
+		return 0
+	}
+	return g.durable.Appended()
+}
+
+// acceptedOnce waits until what was accepted with a mark is on stable storage. Where that
 // takes too long nothing is answered: the commands may yet be in the journal or not, and
 // who got no answer repeats with the same requestRef.
-func (g *Gateway) acceptedOnce(ctx *fasthttp.RequestCtx) bool {
+func (g *Gateway) acceptedOnce(ctx *fasthttp.RequestCtx, mark uint64) bool {
 	if g.durable == nil {
 		return true
 	}
-	mark := g.durable.Appended()
 	if mark <= g.durable.Stored() || front.Hold(ctx, mark) || g.awaitStored(mark, waitAccepted) {
 		return true
 	}
