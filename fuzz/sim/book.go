@@ -73,6 +73,7 @@ type command struct {
 	// With a journal.
 	call    int       // that accepted it
 	past    []version // by call
+	fact    *fact     // of this command, and no other of its ref
 	slack   wire.Time // its end may come so much later than its deadline
 	left    bool      // for an edge
 	told    bool      // that it was accepted

@@ -98,6 +98,9 @@ func newLimits(rng *rand.Rand, p *plan) router.Limits {
 func (p *plan) keepsJournal(rng *rand.Rand) {
 	p.journal = true
 	p.store = []time.Duration{1, 5, 30, 300}[rng.IntN(4)] * time.Millisecond
-	p.crashes, p.checkpoints, p.refusals = 1+rng.IntN(4), rng.IntN(6), rng.IntN(3)
+	p.crashes, p.checkpoints, p.refusals = 1+rng.IntN(4), rng.IntN(12), rng.IntN(3)
+	if rng.IntN(2) == 0 { // the head of the log goes
+		p.limits.Retention, p.limits.MaxRecords = time.Duration(1+rng.IntN(5))*time.Second, int64(5+rng.IntN(50))
+	}
 	p.limits.MaxRoutes, p.limits.MaxEdges = wide, 100_000
 }

@@ -80,6 +80,9 @@ func (b *book) endCall() {
 		return
 	}
 	for _, c := range b.changed {
+		if c.fact == nil {
+			c.fact = b.w.disk.facts[c.ref]
+		}
 		c.past = append(c.past, version{len(b.spans), c.state, c.at, c.deadline + c.slack, c.kept})
 	}
 	b.changed, b.trial = b.changed[:0], nil
@@ -405,7 +408,10 @@ func (b *book) told(t tells) {
 	if c == nil {
 		return
 	}
-	f := d.facts[c.ref]
+	f := c.fact
+	if f == nil { // it is being accepted
+		f = d.facts[c.ref]
+	}
 	switch {
 	case f == nil || f.accepted > d.nStored || t.records > d.nStored:
 		b.fault(c.ref, c.target, "is told of, and is not stored")
