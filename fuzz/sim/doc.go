@@ -11,8 +11,9 @@
 // A world is one goroutine: an agenda of events in the order of their time, a generator of
 // random numbers, and the gateway, which is the router of core/router with nothing around
 // it. The same seed gives the same history, byte for byte. The world owns the gateway and
-// may put a new one in its place at any event (gateway.crash); what a restart brings back
-// is for the new one's maker to say.
+// may put a new one in its place at any event (gateway.crash). In a third of the worlds the
+// gateway has a journal, on a disk that is the world's, and the new one begins with what of it
+// was stored, and any part of what was not.
 //
 //	party --say--> link --gateway.receive--> Session.Receive
 //	party <-hear-- link <------Append------- Router
@@ -27,5 +28,6 @@
 // command waits for, says before each call what has to come of it, and finds fault with
 // whatever else comes, or does not. So it also knows what must never happen: two ends, a
 // word after the end, a second execution, a message to a session that is over, a bound that
-// is passed, something left at the end.
+// is passed, something left at the end, something told that a crash can undo, something lost
+// in one that was stored.
 package sim

@@ -27,6 +27,7 @@ type notice struct {
 	track         *router.Delivery
 	firstID       string // of its first attempt
 	number        int    // of a final one, in the journal
+	at            int    // how many records there were with its own
 	mark          uint64 // it waits for this
 	tells         tells
 }

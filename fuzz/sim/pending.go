@@ -26,6 +26,7 @@ func (o *outbox) journal(x *notice) {
 		o.log = append(o.log, x)
 		x.number = len(o.log)
 		x.mark = o.append(kindNotice, x)
+		x.at = d.count()
 	}
 }
 
@@ -48,6 +49,17 @@ func (o *outbox) checkpoint() {
 			o.append(kindNotice, x)
 		}
 	}
+}
+
+// lost takes those notices out whose record is behind so many that are left, and returns them.
+func (o *outbox) lost(records int) (all []*notice) {
+	for _, x := range o.log {
+		if x.at > records {
+			x.at = 0
+			all = append(all, x)
+		}
+	}
+	return all
 }
 
 // restore takes in a record.

@@ -124,6 +124,9 @@ func (b *book) revive(records int) {
 		b.reviveAttempt(&before, a, x)
 	}
 	b.reviveCommands(before.all, x)
+	for _, n := range b.w.outbox.lost(records) {
+		b.unnoticed(n.tells.c, records)
+	}
 	b.endCall()
 }
 
@@ -227,6 +230,14 @@ func (b *book) placeKnown(p *place) *place {
 		b.tidyAt = 0
 	}
 	return now
+}
+
+// unnoticed judges that the notice of an end is not in the log. It comes right behind the end,
+// and what the log ends with may be that end: then its callback is never made.
+func (b *book) unnoticed(c *command, records int) {
+	if c != nil && c.state.Final() && c.fact != nil && 0 < c.fact.ended && c.fact.ended < records {
+		b.fault(c.ref, c.target, "has ended, and its callback is lost in the crash")
+	}
 }
 
 // reviveAttempt has a command be as if it had been handed over: the record that takes
