@@ -307,7 +307,9 @@ func (r *Router) reopen(o *reopened, now wire.Time) {
 	rec.mem, rec.refLen, rec.typeLen = append(rec.mem[:0], o.mem...), len(o.ref), int(le.Uint32(h[openType:]))
 	r.holdMore(excess(rec.mem))
 	rec.priority, rec.timeoutMs = wire.Priority(min(h[openPriority], byte(wire.PriorityHigh))), int64(le.Uint32(h[openTimeout:]))
-	rec.created, rec.deadline, rec.stored = wire.Time(le.Uint64(h[openCreated:])), o.deadline, o.deadline
+	rec.created = wire.Time(le.Uint64(h[openCreated:]))
+	rec.deadline = min(o.deadline, now+wire.Time(rec.timeoutMs)*1e6) // the clock may have been set back
+	rec.stored = rec.deadline
 	rec.handed, rec.progressed = o.handed, o.progressed
 	rec.updated = max(rec.created, rec.handed, rec.progressed)
 	if h[openFlags]&flagBackend != 0 {

@@ -304,3 +304,20 @@ func mustFit(t *testing.T, r *Router) {
 		t.Fatal(err)
 	}
 }
+
+// A clock that was set back between two lives gives nobody more than the timeout.
+func TestRestoreAfterTheClockWasSetBack(t *testing.T) {
+	r, j := restored(t, nil, Limits{}, t0)
+	party(r, newConn(deaf), registerEdge("e", true, "td-1"), t0)
+	party(r, newConn(deaf), registerBackend("b"), t0).Receive([]byte(commandTo("r1", "td-1", `,"timeout":5000`)), t0)
+	before := t0 - 3_600_000*ms
+	again, _ := restored(t, j.recs, Limits{}, before)
+	again.Tick(before + 4900*ms)
+	if again.Pending() != 1 {
+		t.Error("it ended before its time")
+	}
+	again.Tick(before + 5100*ms)
+	if again.Pending() != 0 {
+		t.Error("it has not ended")
+	}
+}
