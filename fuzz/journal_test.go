@@ -20,6 +20,8 @@ func (l *log) Append(kind byte, rec []byte) uint64 {
 	l.kinds, l.recs = append(l.kinds, kind), append(l.recs, append([]byte(nil), rec...))
 	return uint64(len(l.recs))
 }
+func (l *log) Hold()            {}
+func (l *log) Release()         {}
 func (l *log) Full() bool       { return false }
 func (l *log) Appended() uint64 { return uint64(len(l.recs)) }
 func (l *log) Stored() uint64   { return uint64(len(l.recs)) }

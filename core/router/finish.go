@@ -86,12 +86,14 @@ func (s *Session) response(w *work, ref []byte, now wire.Time) *wire.Fault {
 	}
 	if !s.answer(ref, hash, now, func(rec *record) bool {
 		rec.result, rec.errorJSON, rec.execution = m.ResultRaw, m.ErrorRaw, m.ExecutionTimeRaw
+		s.r.together(rec)
 		s.r.conclude(rec, state, code, now)
 		s.r.tell(rec, w.env.Msg)
 		if rec.track != nil {
 			note()
 			s.notify(w, rec, now)
 		}
+		s.r.apart(rec)
 		s.r.metrics.answered(rec.source != nil, s.edge.direct)
 		return s.r.settle(rec)
 	}) {
@@ -180,9 +182,11 @@ func (s *Session) errorMessage(w *work, ref []byte, now wire.Time) *wire.Fault {
 		w.why = appendErrorJSON(w.why[:0], m.Code, m.Message, m.DetailsRaw)
 		rec.errorJSON = w.why
 		w.note = Notice{Type: "ERROR", Status: wordFailed, Error: w.why, Final: true}
+		s.r.together(rec)
 		s.r.conclude(rec, Failed, m.Code, now)
 		s.r.tell(rec, w.env.Msg)
 		s.notify(w, rec, now)
+		s.r.apart(rec)
 		return s.r.settle(rec)
 	})
 	return nil
@@ -270,6 +274,7 @@ func (r *Router) fail(rec *record, state State, code wire.Code, text string, now
 	details := append(append([]byte(`{"stage":"`), rec.state.String()...), `"}`...)
 	w.why = appendErrorJSON(w.why[:0], code.String(), text, details)
 	rec.errorJSON = w.why
+	r.together(rec)
 	r.conclude(rec, state, []byte(code.String()), now)
 	if rec.source != nil {
 		w.out = wire.AppendError(w.out[:0], code.String(), text, details, rec.ref(), now)
@@ -277,6 +282,7 @@ func (r *Router) fail(rec *record, state State, code wire.Code, text string, now
 	}
 	w.note = Notice{Type: "ERROR", Status: stateWords[state], Error: w.why, Final: true}
 	r.notifyRecord(&w.note, rec, now)
+	r.apart(rec)
 	r.settle(rec)
 }
 

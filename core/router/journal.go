@@ -15,6 +15,10 @@ type Journal interface {
 	// Append adds a record, copied, and returns its mark. Marks never fall. What is
 	// sent with wire.Durable afterwards leaves when that mark is stored.
 	Append(kind byte, rec []byte) (mark uint64)
+	// Hold has what is appended until Release stand in one group, which a crash keeps or
+	// loses as a whole. It is short, and not held twice by one goroutine.
+	Hold()
+	Release()
 	// Stored is the mark up to which all is on stable storage.
 	Stored() uint64
 	// Full says that no new commands may be accepted: too much waits to be stored, or
@@ -222,6 +226,20 @@ func appendDevice(b []byte, d *device) []byte { return append(append(b, byte(len
 // logUnroute journals that a device has no route any more; topo is held.
 func (r *Router) logUnroute(d *device) {
 	r.log(kindUnroute, func(b []byte) []byte { return append(b, d.id...) })
+}
+
+// together has the records of a command's end and of its callback kept or lost as one; its
+// shard is held. The caller calls apart when both are journalled.
+func (r *Router) together(rec *record) {
+	if rec.track != nil && r.journal != nil {
+		r.journal.Hold()
+	}
+}
+
+func (r *Router) apart(rec *record) {
+	if rec.track != nil && r.journal != nil {
+		r.journal.Release()
+	}
 }
 
 // Checkpoint journals all that is open anew: edges, their devices, and the commands that

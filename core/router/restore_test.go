@@ -32,6 +32,8 @@ func (j *tape) Append(kind byte, rec []byte) uint64 {
 
 func (j *tape) Full() bool     { return j.full }
 func (j *tape) Stored() uint64 { return 0 }
+func (j *tape) Hold()          {}
+func (j *tape) Release()       {}
 
 // restored returns a Router that begins with these records, and the tape that it goes on with.
 func restored(t testing.TB, recs []taped, l Limits, now wire.Time) (*Router, *tape) {

@@ -20,6 +20,7 @@ type disk struct {
 	stored  uint64 // groups
 	nStored int    // records
 	writing bool
+	held    bool // what comes belongs to the group that gathers
 	refuses bool // for a while; new commands are refused then
 	waits   []wait
 	marks   []instant
@@ -64,7 +65,7 @@ func (d *disk) appended() uint64 {
 
 // Append implements router.Journal.
 func (d *disk) Append(kind byte, rec []byte) (mark uint64) {
-	if d.w.chance(0.1) { // what came before is on its way already
+	if d.w.chance(0.1) && !d.held { // what came before is on its way already
 		d.group++
 	}
 	d.log = append(d.log, logged{kind, d.group, append([]byte(nil), rec...)})
@@ -75,6 +76,12 @@ func (d *disk) Append(kind byte, rec []byte) (mark uint64) {
 	}
 	return d.group
 }
+
+// Hold implements router.Journal.
+func (d *disk) Hold() { d.held = true }
+
+// Release implements router.Journal.
+func (d *disk) Release() { d.held = false }
 
 // Stored implements router.Journal.
 func (d *disk) Stored() uint64 { return d.stored }

@@ -42,6 +42,8 @@ func (j *Journal) storeAll() bool {
 }
 
 func (j *Journal) take() (g pending, ok bool) {
+	j.turn.Lock()
+	defer j.turn.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {

@@ -63,6 +63,7 @@ type Journal struct {
 	closing chan struct{} // closed by Close
 	done    chan struct{} // the committer has ended
 
+	turn     sync.RWMutex // held for reading, the group being gathered goes on; locked before mu
 	mu       sync.Mutex
 	buf      []byte    // the group being gathered, behind room for its head; guarded by mu, as all below
 	records  int       // in buf
@@ -241,6 +242,13 @@ func (j *Journal) Append(head, body []byte) (mark uint64) {
 	}
 	return mark
 }
+
+// Hold has what is appended until Release stand in one group with what else is, unless that
+// becomes too large. It must be short, and is not held twice by one goroutine.
+func (j *Journal) Hold() { j.turn.RLock() }
+
+// Release ends a Hold.
+func (j *Journal) Release() { j.turn.RUnlock() }
 
 // turnLocked ends the group being gathered and begins the next.
 func (j *Journal) turnLocked() pending {
