@@ -8,7 +8,7 @@ FUZZTIME ?= 60000x
 SEEDS    ?= 1000
 FIRST    ?= 1
 
-.PHONY: run build build-race test check vet race fuzz sim generate clean help
+.PHONY: run build build-race test check vet race fuzz sim faults generate clean help
 
 run: build ## build, and run a gateway with ten simulated devices
 	bin/subway up
@@ -43,6 +43,9 @@ fuzz: ## FUZZTIME runs of every fuzz target
 
 sim: ## SEEDS simulated worlds around the core, from FIRST on, or that of SEED alone
 	$(GO) test ./fuzz/sim -count=1 -v -run '^TestSim$$' $(if $(SEED),-seed=$(SEED),-first=$(FIRST) -seeds=$(SEEDS))
+
+faults: ## real processes under load, killed, paused, cut off, starved: the books must balance. [SEED=n] [SHORT=-short]
+	FAULTS=1 $(GO) test -count=1 -timeout 30m -v $(SHORT) ./fuzz/faults
 
 generate: ## the easyjson codecs
 	$(GO) generate ./...
