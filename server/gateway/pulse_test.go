@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// pulsed runs a pulse in a synctest bubble: time.Sleep there moves the bubble's clock and
-// waits for nothing real.
+// pulsed runs a pulse in a synctest bubble: waiting there moves the bubble's clock and
+// takes no time.
 type pulsed struct {
 	*pulse
-	ticks   atomic.Int64
-	pending atomic.Int64
+	ticks    atomic.Int64
+	pending  atomic.Int64
+	arriving atomic.Bool // a command comes as soon as the pulse has looked for one
 }
 
 func startPulse() (p *pulsed, stop func()) {
 	p = new(pulsed)
-	p.pulse = newPulse(p.pending.Load, func() { p.ticks.Add(1) })
+	p.pulse = newPulse(p.look, func() { p.ticks.Add(1) })
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		p.run(end)
@@ -29,10 +30,19 @@ func startPulse() (p *pulsed, stop func()) {
 	}
 }
 
+func (p *pulsed) look() int64 {
+	n := p.pending.Load()
+	if p.arriving.CompareAndSwap(true, false) {
+		p.pending.Add(1)
+		p.stir()
+	}
+	return n
+}
+
 // during returns the ticks of a time.
 func (p *pulsed) during(d time.Duration) int64 {
 	before := p.ticks.Load()
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 	return p.ticks.Load() - before
 }
@@ -77,7 +87,29 @@ func TestPulseMissesNoCommand(t *testing.T) {
 			}
 			p.pending.Add(-1)
 			// A multiple of busyTick ends as the pulse decides: both run at once then.
-			time.Sleep(time.Duration(calmTicks-1+round%4) * busyTick)
+			<-time.After(time.Duration(calmTicks-1+round%4) * busyTick)
+		}
+	})
+}
+
+// A command that comes after the pulse has looked for one, and before it says that it rests,
+// is seen by its second look: the one that brought it could not know that it must stir.
+func TestPulseLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, stop := startPulse()
+		defer stop()
+		for tick := range 2 * calmTicks {
+			p.pending.Add(1)
+			p.stir()
+			p.during(2 * busyTick)
+			p.pending.Add(-1)
+			p.during(time.Duration(tick) * busyTick) // so that it comes at each step to its rest
+			p.arriving.Store(true)
+			p.during(idleTick) // it has come by then, at rest or not
+			if n := p.during(2 * busyTick); n == 0 {
+				t.Fatalf("after %d ticks: no tick for a command", tick)
+			}
+			p.pending.Add(-1)
 		}
 	})
 }

@@ -103,10 +103,8 @@ func BenchmarkAppend(b *testing.B) {
 	head, body := make([]byte, 40), make([]byte, 160)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		if j.Append(head, body); n%10000 == 0 {
-			for j.Full() { // the disk is slower than this loop
-				time.Sleep(time.Millisecond)
-			}
+		if mark := j.Append(head, body); n%10000 == 0 && j.Full() { // the disk is slower than this loop
+			<-j.Done(mark)
 		}
 	}
 	if err := j.Close(); err != nil {
