@@ -62,6 +62,31 @@ func someRecords() *log {
 	return l
 }
 
+// TestRecordsCutShort: a record may end anywhere.
+func TestRecordsCutShort(t *testing.T) {
+	now := wire.Time(1_705_744_801_000_000_000)
+	seeds := someRecords()
+	seen := map[byte]bool{}
+	for i, rec := range seeds.recs {
+		kind := seeds.kinds[i]
+		seen[kind] = true
+		if name, line := router.Describe(kind, rec); name == "" || line == "" {
+			t.Errorf("kind %d is described as %q, %q", kind, name, line)
+		}
+		for end := range rec {
+			if name, _ := router.Describe(kind, rec[:end]); name == "" {
+				t.Errorf("kind %d cut at %d has no name", kind, end)
+			}
+			r := router.New(router.Config{Callbacks: noCallbacks{}, Journal: &log{}}, now)
+			_ = r.Restore(kind, rec[:end], now)
+			r.Restored(now)
+		}
+	}
+	if len(seen) < 5 {
+		t.Errorf("the seeds have records of %d kinds", len(seen))
+	}
+}
+
 // FuzzJournal: no record makes a Router or an Outbox panic that takes it in, and what was
 // taken in can be told, journalled and taken in again.
 func FuzzJournal(f *testing.F) {

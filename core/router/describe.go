@@ -59,11 +59,8 @@ func Describe(kind byte, rec []byte) (name, line string) {
 	case kindRoutes:
 		if len(rec) > 2 && len(rec) >= 2+int(rec[1]) {
 			n := 0
-			for b := rec[2+int(rec[1]):]; len(b) > int(b[0]); n++ {
-				if b = b[1+int(b[0]):]; len(b) == 0 {
-					n++
-					break
-				}
+			for b := rec[2+int(rec[1]):]; len(b) > 0 && len(b) > int(b[0]); n++ {
+				b = b[1+int(b[0]):]
 			}
 			line = fmt.Sprintf("%d devices to edge %s", n, rec[2:2+int(rec[1])])
 		}
