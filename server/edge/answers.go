@@ -176,7 +176,7 @@ func (e *Edge) pass(kind store.Kind, device, ref string, msg []byte, t *entry) b
 		return false
 	}
 	if t != nil {
-		t.inBacklog = true
+		t.item = e.backlog.seq
 	}
 	return true
 }

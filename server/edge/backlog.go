@@ -88,7 +88,7 @@ func (e *Edge) dropItem(i *item) {
 	e.used -= i.cost()
 	e.store.Drop(i.seq)
 	if t := e.refs[i.ref]; t != nil && i.kind == store.Response && !t.confirmed {
-		t.inBacklog = false
+		t.item = 0
 		e.unconfirmed[t] = struct{}{}
 	}
 }

@@ -99,18 +99,13 @@ func (e *Edge) notHere(ref, target string, now wire.Time) {
 
 // again handles a command whose ref is known (PROTOCOL.md section 5): its answer, if there
 // is one, is given again; otherwise nothing happens, for the command is queued or was
-// handed over. Where the answer goes by itself on this link (it waits in the backlog, or
-// was sent from there, before or after the command was repeated), that one is enough.
-// e.mu is held.
+// handed over. An answer that will still go by itself on this link, from the backlog or
+// behind the REGISTER, is enough. One that went is not: the two may have crossed, and then
+// the Gateway counts the second as late, but it may also have been read by a Gateway that
+// did not know the ref yet. e.mu is held.
 func (e *Edge) again(t *entry) {
 	e.count.repeated++
-	switch {
-	case t.stage != stageAnswered:
-	case t.inBacklog || t.unasked == e.up.gen:
-		t.asked = e.up.gen
-	case t.covered == e.up.gen:
-		t.covered = 0
-	default:
+	if t.stage == stageAnswered && t.item <= e.up.sentTo && t.unasked != e.up.gen {
 		e.answerAgain(t)
 	}
 }

@@ -17,7 +17,8 @@ import (
 // The same barrier says that answers and status which were sent directly have arrived. The
 // answers that are not confirmed when the link breaks are sent again on the next one, in
 // their order and before the backlog, and the newest status of each device joins the
-// backlog. A Gateway that repeats the command of such an answer gets the answer once.
+// backlog. A Gateway that repeats the command of such an answer after that has gone gets it
+// again.
 
 const (
 	windowBytes = 1 << 20
@@ -190,7 +191,6 @@ func (e *Edge) readAnswers(entries []*entry, gen int64) {
 			case e.send(msg):
 				e.up.sent = append(e.up.sent, t)
 				t.unasked = 0
-				e.cover(t)
 			default:
 				e.up.resend = append(e.up.resend, t)
 			}
@@ -200,13 +200,6 @@ func (e *Edge) readAnswers(entries []*entry, gen int64) {
 				e.settle()
 			}
 		})
-	}
-}
-
-// cover notes that the answer of t went unasked on this link. e.mu is held.
-func (e *Edge) cover(t *entry) {
-	if t.asked != e.up.gen {
-		t.covered = e.up.gen
 	}
 }
 
@@ -225,9 +218,6 @@ func (e *Edge) sendItems(items []store.Item, now wire.Time) {
 		}
 		u.sentTo = i.seq
 		window = append(window, i)
-		if t := e.refs[i.ref]; t != nil && i.kind == store.Response {
-			e.cover(t)
-		}
 	}
 	if len(window) > 0 {
 		e.bar(window, now)
@@ -291,7 +281,7 @@ func (e *Edge) reached(now wire.Time) {
 			continue
 		}
 		if t := e.refs[i.ref]; t != nil && i.kind == store.Response {
-			t.inBacklog = false
+			t.item = 0
 			confirm(t)
 		}
 		e.backlog.remove(i)

@@ -28,10 +28,8 @@ type entry struct {
 	dropped     bool     // cancelled or timed out before it was handed over
 	told        bool     // its CANCEL was passed on
 	confirmed   bool     // the Gateway has the answer
-	inBacklog   bool     // the answer waits for the link
+	item        int64    // the answer in the backlog, 0: it is not there
 	unasked     int64    // the link on which the answer will go by itself, see drain.go
-	asked       int64    // the link on which it was asked for, see Edge.again
-	covered     int64    // the link on which it went before it was asked for
 	wait        *waiting // while it is queued or committing
 }
 
@@ -135,7 +133,7 @@ func (e *Edge) restore(c *store.Contents, now wire.Time) {
 	for _, i := range c.Items {
 		e.backlog.add(&item{seq: i.Seq, kind: i.Kind, device: i.Device, ref: i.Ref, size: i.Size})
 		if t := e.refs[i.Ref]; t != nil && i.Kind == store.Response {
-			t.inBacklog = true
+			t.item = i.Seq
 			delete(e.unconfirmed, t)
 		}
 	}

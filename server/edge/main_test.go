@@ -467,6 +467,7 @@ type proxy struct {
 	target string
 	mu     sync.Mutex
 	open   map[net.Conn]bool // false: held silent
+	shut   bool              // new connections are closed at once
 	all    sync.WaitGroup
 }
 
@@ -500,8 +501,15 @@ func (p *proxy) serve() {
 			continue
 		}
 		p.mu.Lock()
-		p.open[a], p.open[b] = true, true
+		shut := p.shut
+		if !shut {
+			p.open[a], p.open[b] = true, true
+		}
 		p.mu.Unlock()
+		if shut {
+			_, _ = a.Close(), b.Close()
+			continue
+		}
 		p.all.Go(func() { p.pump(a, b) })
 		p.all.Go(func() { p.pump(b, a) })
 	}
@@ -537,10 +545,22 @@ func (p *proxy) hold() {
 	}
 }
 
+// shutOff closes every connection, and new ones until it is called with false.
+func (p *proxy) shutOff(shut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut = shut
+	p.cutLocked()
+}
+
 // cut closes every connection.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.cutLocked()
+}
+
+func (p *proxy) cutLocked() {
 	for c := range p.open {
 		_ = c.Close()
 		delete(p.open, c)
