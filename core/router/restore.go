@@ -41,7 +41,7 @@ var errShort = errors.New("the record is too short")
 
 // Restore takes in a record that a Router journalled, in the order of the journal and
 // before any session is opened; Restored ends that. One goroutine. The error says what is
-// wrong with the record, of which nothing was taken in then.
+// wrong with the record; what stands in it before that may have been taken in.
 func (r *Router) Restore(kind byte, rec []byte, now wire.Time) error {
 	var err error
 	switch kind {
@@ -86,8 +86,9 @@ func (x *restoring) accepted(b []byte) error {
 	o.source, o.target, o.edge, o.msg = string(parts[1]), string(parts[2]), string(parts[3]), slices.Clone(parts[4])
 	o.direct = h[openFlags]&flagDirect != 0
 	o.deadline, o.handed, o.progressed = wire.Time(le.Uint64(h[openDeadline:])), wire.Time(le.Uint64(h[openHanded:])), wire.Time(le.Uint64(h[openProgressed:]))
-	if o.handed == 0 && o.progressed == 0 && len(o.msg) == 0 || len(o.target) == 0 {
-		return errors.New("a command that waits has no message or no target")
+	waits := o.handed == 0 && o.progressed == 0
+	if waits && len(o.msg) == 0 || !waits && o.edge == "" || len(o.ref) == 0 || o.target == "" {
+		return errors.New("the command has no message, edge, ref or target")
 	}
 	x.last = max(x.last, le.Uint64(h[openSeq:]))
 	x.open[string(o.ref)] = o
@@ -99,6 +100,9 @@ func (x *restoring) handed(b []byte) error {
 		return errShort
 	}
 	n := 10 + int(b[9])
+	if n == 10 && binary.LittleEndian.Uint64(b) != 0 {
+		return errors.New("a command was handed to no edge")
+	}
 	if o := x.open[string(b[n:])]; o != nil {
 		o.handed = wire.Time(binary.LittleEndian.Uint64(b))
 		o.direct, o.once, o.edge = b[8]&flagDirect != 0, b[8]&flagAgain == 0, string(b[10:n])
