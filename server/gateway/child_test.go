@@ -25,6 +25,7 @@ type childOptions struct {
 	MaxRecords int64
 	Loops      int
 	DataDir    string
+	Segment    int
 	Retention  time.Duration
 	Ping       time.Duration
 	Silence    time.Duration
@@ -45,7 +46,7 @@ func runChild() int {
 		}
 	}
 	opt := gateway.Options{
-		Listen: "127.0.0.1:0", OrphanResponses: true, Loops: o.Loops, DataDir: o.DataDir,
+		Listen: "127.0.0.1:0", OrphanResponses: true, Loops: o.Loops, DataDir: o.DataDir, Segment: o.Segment,
 		PingInterval: o.Ping, SilenceTimeout: o.Silence,
 		Limits: router.Limits{MaxRecords: o.MaxRecords, Retention: o.Retention},
 	}

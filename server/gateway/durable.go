@@ -43,11 +43,11 @@ type markAt struct {
 }
 
 const (
-	leastCheckpoint = 64 << 20         // bytes journalled between the begins of two checkpoints, at least
-	mostMarks       = 1024             // beyond, every second one is forgotten
-	markSlack       = wire.Time(5e9)   // within which what ends is in the journal
-	waitStored      = 5 * time.Second  // what an answer that tells of an end waits for the journal
-	waitAccepted    = 30 * time.Second // and one that accepts
+	segmentBytes = 64 << 20         // of Options.Segment
+	mostMarks    = 1024             // beyond, every second one is forgotten
+	markSlack    = wire.Time(5e9)   // within which what ends is in the journal
+	waitStored   = 5 * time.Second  // what an answer that tells of an end waits for the journal
+	waitAccepted = 30 * time.Second // and one that accepts
 )
 
 func newDurable() *durable {
@@ -81,7 +81,7 @@ func (g *Gateway) openJournal() error {
 		}
 	}
 	j, err := journal.Open(journal.Options{
-		Dir: g.opt.DataDir, MaxUnstored: int64(g.opt.Memory / 32), Logger: g.opt.Logger,
+		Dir: g.opt.DataDir, SegmentBytes: g.opt.Segment, MaxUnstored: int64(g.opt.Memory / 32), Logger: g.opt.Logger,
 	}, func(_ uint64, rec []byte) error {
 		switch {
 		case len(rec) == 0:
@@ -150,7 +150,7 @@ func (g *Gateway) shorten() {
 		d.marks = append(d.marks[:mostMarks/2], d.marks[mostMarks:]...)
 	}
 	bytes := d.Stats().Bytes
-	if bytes-d.since < max(leastCheckpoint, 2*d.size) || d.Failing() != nil {
+	if bytes-d.since < max(uint64(g.opt.Segment), 2*d.size) || d.Failing() != nil {
 		return
 	}
 	d.since = bytes

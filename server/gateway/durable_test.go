@@ -13,7 +13,11 @@ import (
 // These tests kill a Gateway with a journal and start another on what it left
 // (PROTOCOL.md section 9).
 
-func durable(t testing.TB) childOptions { return childOptions{DataDir: t.TempDir(), Loops: 2} }
+// durable are the options of a Gateway with a journal in small files, so that it makes
+// checkpoints and lets go of what is over.
+func durable(t testing.TB) childOptions {
+	return childOptions{DataDir: t.TempDir(), Segment: 1 << 20, Loops: 2}
+}
 
 func dedupeRegister(id string, devices ...string) string {
 	return strings.Replace(edgeRegister(id, devices...), `"devices"`, `"capabilities":["dedupe"],"devices"`, 1)

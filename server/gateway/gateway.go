@@ -27,6 +27,7 @@ type Options struct {
 	Listen          string // host:port; 127.0.0.1:18081
 	AllowAnonymous  bool   // may listen beyond loopback though it asks nobody who they are
 	DataDir         string // of the journal, PROTOCOL.md section 9; "": all lives in memory
+	Segment         int    // bytes of a file of the journal, and between checkpoints at least; 64 MiB
 	Loops           int    // event loops
 	MaxConnections  int    // 0: from the limit of open files
 	Origins         []string
@@ -155,6 +156,9 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Segment == 0 {
+		o.Segment = segmentBytes
+	}
 	o.Memory = o.Memory.withDefaults()
 	o.Memory.apply(&o.Limits)
 	o.Limits.Rate = o.RatePerSecond
@@ -195,7 +199,7 @@ func (o Options) checkListen() error {
 func (o Options) checkLimits() error {
 	const mostMessage, mostHead, mostJournalled = 1 << 30, 1 << 20, 8 << 20
 	for name, v := range map[string]int64{
-		"max-connections": int64(o.MaxConnections), "loops": int64(o.Loops), "max-batch": int64(o.MaxBatch),
+		"max-connections": int64(o.MaxConnections), "loops": int64(o.Loops), "segment": int64(o.Segment), "max-batch": int64(o.MaxBatch),
 		"max-message": int64(o.MaxMessage), "max-head": int64(o.MaxHead), "max-depth": int64(o.MaxDepth),
 		"max-pending": o.Limits.MaxPending, "max-routes": o.Limits.MaxRoutes, "max-edges": int64(o.Limits.MaxEdges), "max-backends": int64(o.Limits.MaxBackends),
 		"max-records": o.Limits.MaxRecords, "retention": int64(o.Limits.Retention), "route-retention": int64(o.Limits.RouteRetention),

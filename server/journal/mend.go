@@ -44,7 +44,7 @@ func (s *store) mend() (extra []byte, err error) {
 		return nil, err
 	}
 	s.last = t.last
-	to := len(bytes.TrimRight(b, "\x00"))
+	to := written(b)
 	if t.sealed {
 		t.end = max(t.end, to)
 	} else if to > t.end {
@@ -58,6 +58,18 @@ func (s *store) mend() (extra []byte, err error) {
 		err = s.finishRotation(t)
 	}
 	return t.extra, err
+}
+
+// written returns where the zeros at the end of a segment begin.
+func written(b []byte) int {
+	n := len(b)
+	for n >= len(zeroPage) && bytes.Equal(b[n-len(zeroPage):n], zeroPage[:]) {
+		n -= len(zeroPage)
+	}
+	for n > 0 && b[n-1] == 0 {
+		n--
+	}
+	return n
 }
 
 func rewrite(f *os.File, b []byte, from, to int) error {
