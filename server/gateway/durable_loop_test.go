@@ -52,6 +52,7 @@ func closed(c <-chan struct{}) bool {
 func TestKillLoop(t *testing.T) {
 	rng := seeded(t)
 	o := durable(t)
+	o.Segment = 64 << 10 // rotations in each life, and checkpoints in those of more than a second
 	k := &killLoop{tales: newTales(t), stop: make(chan struct{}), over: make(chan struct{})}
 	k.url = k.serve()
 	p := launch(t, o)
@@ -67,8 +68,8 @@ func TestKillLoop(t *testing.T) {
 	for i := range 2 {
 		k.goBackend(i, rand.New(rand.NewPCG(rng.Uint64(), 1)))
 	}
-	for range 10 {
-		<-time.After(time.Duration(20+rng.IntN(300)) * time.Millisecond) // the moment
+	for i := range 12 {
+		<-time.After(time.Duration(i%3/2*1000+20+rng.IntN(300)) * time.Millisecond) // the moment
 		p.kill()
 		if rng.IntN(4) == 0 {
 			p = spawn(t, o)
