@@ -14,7 +14,7 @@ type Refusal struct {
 	Code    wire.Code
 	Text    string
 	Details []byte // JSON object, or nil
-	Mark    uint64 // in the journal, of what it tells of: nobody is told before that is stored
+	Mark    uint64 // in the journal, of what it tells of or takes back: nobody is told before that is stored
 }
 
 // message is a COMMAND as it will be sent, in up to three pieces, so that what is added
@@ -209,7 +209,7 @@ func (r *Router) placeAt(e *edge, rec *record, m *message, mayWait bool, now wir
 	refusal := r.mayWait(e, s, rec, m.size(), mayWait, now)
 	if refusal != nil {
 		if logged {
-			r.logVoid(rec)
+			refusal.Mark = r.logVoid(rec)
 		}
 		return refusal
 	}

@@ -80,15 +80,16 @@ func (l *logged) release() {
 	loggedPool.Put(l)
 }
 
-// log journals a record made by fill.
-func (r *Router) log(kind byte, fill func(b []byte) []byte) {
+// log journals a record made by fill and returns its mark.
+func (r *Router) log(kind byte, fill func(b []byte) []byte) (mark uint64) {
 	if r.journal == nil || r.restore != nil {
-		return
+		return 0
 	}
 	l := loggedPool.Get().(*logged)
 	l.b = fill(l.b[:0])
-	r.journal.Append(kind, l.b)
+	mark = r.journal.Append(kind, l.b)
 	l.release()
+	return mark
 }
 
 // logAccepted journals a command as it stands: waiting for e, or handed to it. m is its
@@ -160,8 +161,8 @@ func (r *Router) logDeadline(rec *record) {
 }
 
 // logVoid journals that a command was refused after all; its shard is held.
-func (r *Router) logVoid(rec *record) {
-	r.log(kindVoid, func(b []byte) []byte { return append(b, rec.ref()...) })
+func (r *Router) logVoid(rec *record) (mark uint64) {
+	return r.log(kindVoid, func(b []byte) []byte { return append(b, rec.ref()...) })
 }
 
 // logEdge journals an edge; topo is held.

@@ -78,6 +78,7 @@ type command struct {
 	left    bool      // for an edge
 	told    bool      // that it was accepted
 	toldEnd bool
+	refused bool // which was told
 }
 
 // fault is something that must not be.

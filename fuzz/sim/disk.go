@@ -25,6 +25,7 @@ type disk struct {
 	waits   []wait
 	marks   []instant
 	facts   map[string]*fact
+	cutAt   int // how many records the next crash leaves, if that may be; 0: as it comes
 }
 
 // logged is a record in the log.
@@ -46,9 +47,13 @@ type instant struct {
 	mark uint64
 }
 
-// fact says where the log first says that a command was accepted, and that it ended: how
-// many records there were then. It is what may be told of it once it is stored.
-type fact struct{ accepted, ended int }
+// fact says where the log first says that a command was accepted, that it ended, and that it
+// was refused after all: how many records there were then. It is what may be told of it once
+// it is stored.
+type fact struct {
+	accepted, ended, refused int
+	before                   *fact // of the same ref
+}
 
 func newDisk(w *world) *disk { return &disk{w: w, group: 1, facts: map[string]*fact{}} }
 
@@ -65,8 +70,14 @@ func (d *disk) appended() uint64 {
 
 // Append implements router.Journal.
 func (d *disk) Append(kind byte, rec []byte) (mark uint64) {
-	if d.w.chance(0.1) && !d.held { // what came before is on its way already
+	name, _ := router.Describe(kind, rec)
+	void := name == "refused" && !d.held
+	if !d.held && (d.w.chance(0.1) || void) { // what came before is on its way already
 		d.group++
+	}
+	if void && d.cutAt == 0 && !d.w.calm { // a moment too short to be met otherwise
+		d.cutAt = d.count()
+		d.w.after(d.w.upTo(time.Millisecond), func() { d.w.gate.crash() })
 	}
 	d.log = append(d.log, logged{kind, d.group, append([]byte(nil), rec...)})
 	d.learn(kind, rec, d.count())
@@ -95,12 +106,12 @@ func (d *disk) learn(kind byte, rec []byte, n int) {
 	ref, _, _ := strings.Cut(line, " ")
 	f := d.facts[ref]
 	switch {
-	case name == "accepted" && (f == nil || f.ended > 0):
-		d.facts[ref] = &fact{accepted: n}
+	case name == "accepted" && (f == nil || f.ended+f.refused > 0):
+		d.facts[ref] = &fact{accepted: n, before: f}
 	case name == "ended" && f != nil && f.ended == 0:
 		f.ended = n
 	case name == "refused":
-		delete(d.facts, ref)
+		f.refused = n
 	}
 }
 
@@ -184,17 +195,27 @@ func (d *disk) crash() (left int) {
 			n = i + 1
 		}
 	}
+	if at := d.cutAt - d.nStored; d.cutAt > 0 && at >= 0 && at < len(tail) {
+		n = at
+	}
 	d.log = d.log[:d.nStored-d.base+n]
 	d.life++
 	d.stored, d.nStored = d.group, d.count()
 	d.group++
 	d.writing, d.refuses, d.waits, d.marks = false, false, nil, nil
 	for ref, f := range d.facts {
-		switch {
-		case f.accepted > d.nStored:
+		for f != nil && f.accepted > d.nStored {
+			f = f.before
+		}
+		if d.facts[ref] = f; f == nil {
 			delete(d.facts, ref)
-		case f.ended > d.nStored:
+			continue
+		}
+		if f.ended > d.nStored {
 			f.ended = 0
+		}
+		if f.refused > d.nStored {
+			f.refused = 0
 		}
 	}
 	d.w.note("of the log %d records are left", d.nStored)

@@ -141,10 +141,15 @@ func (g *gateway) submit(raw []byte) (code string) {
 	if code != want {
 		g.w.book.fault(m.ref, m.target, "posted over HTTP it is answered %q, want %q", code, want)
 	}
+	refused := g.w.book.trial
 	g.w.book.settle()
-	if d := g.w.disk; d != nil && code == "" {
+	switch d := g.w.disk; {
+	case d == nil:
+	case refusal == nil:
 		c := g.w.book.commands[m.ref]
 		d.at(d.appended(), func() { g.w.book.told(tells{c: c}) })
+	case refused != nil && want != "DUPLICATE_REQUEST":
+		d.at(refusal.Mark, func() { g.w.book.told(tells{c: refused, refused: true}) })
 	}
 	return code
 }

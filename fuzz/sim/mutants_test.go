@@ -146,6 +146,9 @@ var mutants = []mutant{
 		`		delete(r.restore.open, string(rec))
 	case kindEnded`,
 		`	case kindEnded`}}},
+	{"a refusal is told before the record that takes the command back is stored", `was refused, which was told`, []edit{{"command.go",
+		`			refusal.Mark = r.logVoid(rec)`,
+		`			r.logVoid(rec)`}}},
 	{"the order of acceptance begins anew after a crash", `comes first|out of order|records are listed`, []edit{{"restore.go",
 		`	r.seq.Store(x.last)`,
 		``}}},

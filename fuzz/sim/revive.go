@@ -244,6 +244,9 @@ func (b *book) unnoticed(c *command, records int) {
 // that back is lost.
 func (b *book) reviveAttempt(before *journalled, a attempt, x cut) {
 	if !slices.Contains(before.all, a.c) { // it was refused
+		if a.c.refused {
+			b.fault(a.c.ref, a.c.target, "was refused, which was told, and is open after the crash")
+		}
 		before.all = append(before.all, a.c)
 		b.used[a.c.ref]++
 	}
@@ -386,13 +389,20 @@ func (b *book) reopen(c *command, low, high *version) {
 type tells struct {
 	c       *command
 	ended   bool
+	refused bool
 	records int // that must be stored beside what tells of it
 }
 
 // reveals returns what a message to l tells, before it is passed on.
 func (b *book) reveals(l *link, m *message) (t tells) {
 	c := b.commands[m.ref]
-	if b.w.disk == nil || c == nil || m.ref == "" {
+	if b.w.disk == nil || m.ref == "" {
+		return tells{}
+	}
+	if t := b.trial; c == nil && t != nil && t.ref == m.ref && m.kind == wire.TypeError {
+		return tells{c: t, refused: true}
+	}
+	if c == nil {
 		return tells{}
 	}
 	switch m.kind {
@@ -417,6 +427,10 @@ func (b *book) reveals(l *link, m *message) (t tells) {
 func (b *book) told(t tells) {
 	c, d := t.c, b.w.disk
 	if c == nil {
+		return
+	}
+	if t.refused {
+		c.refused = true
 		return
 	}
 	f := c.fact

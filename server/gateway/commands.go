@@ -153,9 +153,14 @@ func (g *Gateway) answerRecord(ctx *fasthttp.RequestCtx, ref []byte, wait time.D
 	answerWith(ctx, 200, rec.Append(answerBuffer(ctx)))
 }
 
-// failCommand is failRefusal of what may tell how a command stands.
+// failCommand is failRefusal of what may tell how a command stands, or that one which was
+// journalled is refused after all.
 func (g *Gateway) failCommand(ctx *fasthttp.RequestCtx, r *router.Refusal, ref []byte) {
-	if g.toldOnce(ctx, r.Mark) {
+	once := g.acceptedOnce
+	if r.Code == wire.CodeDuplicateRequest || r.Code == wire.CodeAlreadyEnded {
+		once = g.toldOnce
+	}
+	if once(ctx, r.Mark) {
 		g.failRefusal(ctx, r, ref)
 	}
 }
