@@ -40,6 +40,7 @@ func TestLedger(t *testing.T) {
 			a.record, a.words, a.told = delivered("TIMEOUT"), nil, nil
 		}},
 		{"another's", good, func(a *account) { a.record.Result = []byte(`{"level":"r-2"}`) }},
+		{"", good, func(a *account) { a.record.Error.Details.Stage, a.anew = "PENDING", true }},
 		{"never left the Gateway", good, func(a *account) { a.record.Error.Details.Stage = "PENDING" }},
 		{"nobody said", func(*account) {}, nil},
 		{"has a record", refused, func(a *account) { a.record = delivered("TIMEOUT") }},

@@ -133,7 +133,7 @@ func (l *load) answered(d draw, status int, answer []byte) (yes bool) {
 		yes = true
 		switch {
 		case status == 200:
-			of.accepted = true
+			of.accepted, of.anew = true, of.silent
 			if isFinal(a.Status) {
 				of.told[a.Status] = true
 			}
