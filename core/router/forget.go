@@ -77,20 +77,24 @@ func (r *Router) roomFor(e *edge, w *work) bool {
 }
 
 // adds returns by how many the REGISTER of e in w makes the known devices more, and marks
-// those that it names; topo is held.
+// those that it names, each once however often it is named; topo is held.
 func (r *Router) adds(e *edge, w *work) (n int64) {
 	reg := &w.register
 	r.naming++
+	unknown := map[string]struct{}{}
 	count := func(id, _ []byte) bool {
 		d := r.routes.find(id)
 		if d == nil {
-			n++
+			if _, twice := unknown[string(id)]; !twice {
+				unknown[string(id)] = struct{}{}
+				n++
+			}
 			return true
 		}
-		d.named = r.naming
-		if reg.HasDevices && e != nil && d.edge.Load() == e {
+		if d.named != r.naming && reg.HasDevices && e != nil && d.edge.Load() == e {
 			n++ // stays; what does not is taken off below
 		}
+		d.named = r.naming
 		return true
 	}
 	switch {
