@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,6 +27,7 @@ type childOptions struct {
 	Loops      int
 	DataDir    string
 	Segment    int
+	Drain      time.Duration // 0: one second
 	Retention  time.Duration
 	Ping       time.Duration
 	Silence    time.Duration
@@ -70,7 +72,7 @@ func runChild() int {
 		return 1
 	case <-ended:
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(o.Drain, time.Second))
 	defer cancel()
 	_ = g.Shutdown(ctx)
 	return 0
