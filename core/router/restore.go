@@ -288,6 +288,9 @@ func (r *Router) Restored(now wire.Time) (open int) {
 		if e.away == 0 { // it was connected: how long it was then is no time that it is away
 			e.away = now
 		}
+		for d := e.devices; d != nil; d = d.next { // a route may have been journalled before its edge
+			d.seen.Store(max(d.seen.Load(), e.seen.Load()))
+		}
 	}
 	slices.SortFunc(edges, func(a, b *edge) int { return cmp.Or(cmp.Compare(a.away, b.away), cmp.Compare(a.id, b.id)) })
 	for _, e := range edges {

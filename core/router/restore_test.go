@@ -254,6 +254,25 @@ func TestRestoredGoesOn(t *testing.T) {
 	}
 }
 
+// A restored device was last seen when its edge was, in whatever order that was journalled.
+func TestRestoredSeen(t *testing.T) {
+	j := &tape{}
+	r := New(Config{Callbacks: notices{}, Journal: j}, t0)
+	r.Restored(t0)
+	for _, msg := range []string{
+		`{"type":"REGISTER","clientId":"edge-1","clientType":"EDGE","devices":["td-1","td-2"]}`,
+		`{"type":"REGISTER","clientId":"td-3","clientType":"DEVICE"}`,
+	} {
+		r.Open(&silent{}, "192.0.2.1:1", t0).Receive([]byte(msg), t0+5*ms)
+	}
+	again, _ := restored(t, j.recs, Limits{}, t0+60_000*ms)
+	for _, id := range []string{"td-1", "td-2", "td-3"} {
+		if d := again.Device(id); d == nil || d.LastSeen != r.Device(id).LastSeen {
+			t.Errorf("%s is restored as %+v, was %+v", id, d, r.Device(id))
+		}
+	}
+}
+
 // Bad records are refused and change nothing that matters.
 func TestRestoreBadRecords(t *testing.T) {
 	rng := newRand(t)
