@@ -22,9 +22,9 @@ type deviceCmd struct {
 	ID       []string `name:"id" help:"A device's id; may be repeated." placeholder:"ID"`
 	Count    int      `help:"Run this many devices, numbered after the prefix: sim-01, sim-02, ..." placeholder:"N"`
 	IDPrefix string   `name:"id-prefix" help:"What the ids of --count begin with." default:"sim"`
-	Connect  []string `help:"Gateway or Edge to connect to: ws://HOST:PORT/ws, at an Edge also mqtt://HOST:PORT or tcp://HOST:PORT; may be repeated, they are tried in turn." default:"ws://127.0.0.1:18081/ws" placeholder:"URL"`
+	Connect  []string `help:"Gateway or Edge to connect to: ws://HOST:PORT/ws, at an Edge also mqtt://HOST:PORT or tcp://HOST:PORT; may be repeated, they are tried in turn (${default})." default:"ws://127.0.0.1:18081/ws" placeholder:"URL"`
 
-	Delay          delayRange    `help:"How long a command takes: 200ms, or any time within 200ms..1s." default:"0s" placeholder:"TIME"`
+	Delay          delayRange    `help:"How long a command takes: 200ms, or any time within 200ms..1s (${default})." default:"0s" placeholder:"TIME"`
 	Fail           float64       `help:"Share of commands that fail, 0 to 1." default:"0"`
 	FailType       []string      `help:"A commandType that always fails; may be repeated." placeholder:"TYPE"`
 	FailCode       string        `help:"error.code of commands that fail." default:"DEVICE_ERROR"`
@@ -34,7 +34,7 @@ type deviceCmd struct {
 	Queue          int           `help:"Commands that wait; more are refused with OVERLOADED." default:"100"`
 
 	ProgramDir   string   `name:"program-dir" help:"Where programs are kept, a directory per device: PROGRAM commands are then downloaded and played." placeholder:"DIR"`
-	ProgramLimit byteSize `name:"program-limit" help:"The largest program." default:"1GiB" placeholder:"SIZE"`
+	ProgramLimit byteSize `name:"program-limit" help:"The largest program (${default})." default:"1GiB" placeholder:"SIZE"`
 
 	JSON     bool       `name:"json" help:"Report commands as JSON, one object a line."`
 	LogLevel slog.Level `help:"debug, info, warn or error; logs go to stderr." default:"info"`

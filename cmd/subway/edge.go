@@ -17,7 +17,7 @@ import (
 
 type edgeCmd struct {
 	ID             string            `name:"id" help:"The edge's id, like edge-001." required:"" placeholder:"ID"`
-	Connect        []string          `name:"gateway" help:"Gateway to connect to; may be repeated, they are tried in turn." default:"ws://127.0.0.1:18081/ws" placeholder:"URL"`
+	Connect        []string          `name:"gateway" help:"Gateway to connect to; may be repeated, they are tried in turn (${default})." default:"ws://127.0.0.1:18081/ws" placeholder:"URL"`
 	Listen         string            `help:"Address for devices (WebSocket) and HTTP; port 0: the system picks." default:"127.0.0.1:0"`
 	AllowAnonymous bool              `help:"Listen beyond loopback though devices are not authenticated yet."`
 	DataDir        string            `help:"Directory of the store; one process at a time. The address is written to DIR/listen." required:"" placeholder:"DIR"`

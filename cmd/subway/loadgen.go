@@ -23,7 +23,7 @@ type loadgenCmd struct {
 	List     bool   `help:"List the scenarios that are built in."`
 	Show     bool   `help:"Print the scenario as YAML, with what the flags change, and do not run it."`
 
-	Gateway string `help:"The Gateway." default:"http://127.0.0.1:18081" placeholder:"URL"`
+	Gateway string `help:"The Gateway (${default})." default:"http://127.0.0.1:18081" placeholder:"URL"`
 	Out     string `help:"Directory for report.txt, report.json, report.html and vegeta.txt; it is made." placeholder:"DIR" type:"path"`
 	JSON    bool   `name:"json" help:"Print the report as JSON instead of text."`
 	Quiet   bool   `help:"No live line." short:"q"`

@@ -19,7 +19,7 @@ type sendCmd struct {
 	Type    string   `arg:"" help:"The commandType, e.g. SET_BRIGHTNESS."`
 	Members []string `arg:"" optional:"" name:"key=value" help:"Members of the command: JSON where the value is valid JSON, else text."`
 
-	Gateway     string        `help:"The Gateway." default:"http://127.0.0.1:18081" placeholder:"URL"`
+	Gateway     string        `help:"The Gateway (${default})." default:"http://127.0.0.1:18081" placeholder:"URL"`
 	Wait        time.Duration `help:"How long to wait for the command's end; 0s: only until it is accepted." default:"0s"`
 	Priority    string        `help:"LOW, NORMAL or HIGH." enum:"LOW,NORMAL,HIGH,low,normal,high" default:"NORMAL"`
 	Timeout     time.Duration `help:"How long the command may take; 0s: the Gateway's default, 30s." default:"0s"`
