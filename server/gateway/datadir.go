@@ -18,7 +18,10 @@ import (
 // dataDir is the directory that outlives the process: one process at a time holds its
 // lock. Beside the journal it keeps a floor under the epochs, so that they rise over a restart even if
 // the wall clock steps back between (PROTOCOL.md section 3).
-type dataDir struct{ lock *os.File }
+type dataDir struct {
+	lock, dir *os.File // both are locked: somebody may remove the file
+	used      bool     // by an earlier process
+}
 
 // epochsPerRun lies between the floors of two runs. It matters only where the wall clock
 // went back between them; else the floor follows the clock, 1,024 epochs a millisecond.
@@ -34,7 +37,11 @@ func openDataDir(path string, now wire.Time, log *slog.Logger) (*dataDir, int64,
 		return nil, 0, fmt.Errorf("data directory: %w", err)
 	}
 	d := &dataDir{lock: lock}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if d.dir, err = os.Open(path); err != nil {
+		_ = d.close()
+		return nil, 0, fmt.Errorf("data directory: %w", err)
+	}
+	if err := errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.Flock(int(d.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(lock, 20))
 		_ = d.close()
 		return nil, 0, fmt.Errorf("data directory %s is in use by another process (%s)", path, strings.TrimSpace(string(holder)))
@@ -43,7 +50,10 @@ func openDataDir(path string, now wire.Time, log *slog.Logger) (*dataDir, int64,
 		_ = d.close()
 		return nil, 0, fmt.Errorf("data directory: %w", err)
 	}
-	floor, err := raiseFloor(filepath.Join(path, "epoch"), now)
+	epoch := filepath.Join(path, "epoch")
+	_, err = os.Stat(epoch)
+	d.used = err == nil
+	floor, err := raiseFloor(epoch, now)
 	if errors.Is(err, unix.ENOSPC) && floor > 0 {
 		log.Warn("the floor of epochs could not be stored; they rise as long as the wall clock does not step back", "error", err)
 	} else if err != nil {
@@ -127,5 +137,9 @@ func (d *dataDir) close() error {
 	if d == nil {
 		return nil
 	}
-	return d.lock.Close() // the lock goes with the descriptor
+	err := d.lock.Close() // the lock goes with the descriptor
+	if d.dir != nil {
+		err = errors.Join(err, d.dir.Close())
+	}
+	return err
 }

@@ -97,6 +97,9 @@ func (g *Gateway) openJournal() error {
 		return err
 	}
 	d.Journal = j
+	if j.Fresh() && g.data.used {
+		g.opt.Logger.Warn("the data directory was used before and there is no journal in it: one without any commands was begun", "directory", filepath.Clean(g.opt.DataDir))
+	}
 	if bad > 0 {
 		g.opt.Logger.Error("records of the journal make no sense and were left out", "records", bad, "one of them", worst)
 	}

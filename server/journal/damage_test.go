@@ -422,3 +422,46 @@ func TestDamagedWhileRunning(t *testing.T) {
 		})
 	}
 }
+
+// TestLastFileGone: what was in the file that is appended to cannot be missed, but it is
+// said that the file is not there. A new log, one that was opened and closed, and one that
+// ended in a full file say nothing.
+func TestLastFileGone(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		logs := &logged{}
+		o := options(quickDir(t))
+		o.Logger = logs.logger()
+		for range 2 {
+			j, _ := open(t, o)
+			shut(t, j)
+		}
+		for range 2 {
+			j, _ := open(t, o)
+			keepEach(t, j, numbered(10, 9<<10)...)
+			shut(t, j)
+		}
+		if logs.String() != "" {
+			t.Fatal(logs)
+		}
+		j, had := open(t, o)
+		keepEach(t, j, "in the last file")
+		had = append(had, "in the last file")
+		last := j.store.tailPath()
+		shut(t, j)
+		if err := os.Remove(last); err != nil {
+			t.Fatal(err)
+		}
+		if empty {
+			if err := os.WriteFile(last, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		j, got := open(t, o)
+		if len(got) >= len(had) || !strings.Contains(logs.String(), "is missing or empty") {
+			t.Errorf("empty %v: %d records of %d, and it says %q", empty, len(got), len(had), logs)
+		}
+		same(t, got, had[:len(got)])
+		keepEach(t, j, "goes on")
+		shut(t, j)
+	}
+}

@@ -58,6 +58,7 @@ func (o *Options) setDefaults() {
 type Journal struct {
 	opt   Options
 	where where
+	fresh bool
 
 	wake    chan struct{} // capacity 1: there is something to do
 	closing chan struct{} // closed by Close
@@ -124,7 +125,8 @@ func (j *Journal) open(fn func(mark uint64, rec []byte) error) error {
 	if err := finishRebuild(j.opt.Dir); err != nil {
 		return err
 	}
-	if err := create(j.where); err != nil {
+	fresh, err := create(j.where)
+	if err != nil {
 		return err
 	}
 	var bad *damage
@@ -147,11 +149,15 @@ func (j *Journal) open(fn func(mark uint64, rec []byte) error) error {
 	if err != nil && !refused(err) {
 		return err
 	}
+	j.fresh = fresh
 	if err != nil {
 		j.failed(err)
 		j.signal()
 	} else if n := j.store.torn; n > 0 {
 		j.opt.Logger.Warn("the journal ended in a group that was not written whole", "bytes", n)
+	} else if j.store.blank && !fresh {
+		j.opt.Logger.Warn("the last file of the journal is missing or empty: unless it was being begun when the process ended, what it held is lost",
+			"file", filepath.Base(j.store.tailPath()), "left", last)
 	}
 	j.mark = last + 1
 	j.stored.Store(last)
@@ -169,19 +175,19 @@ func refused(err error) bool {
 	return false
 }
 
-// create makes an empty log if there is none.
-func create(w where) error {
+// create makes an empty log if there is none, and reports whether it did.
+func create(w where) (fresh bool, err error) {
 	if err := os.Mkdir(w.dir, 0o700); err != nil && !os.IsExist(err) {
-		return err
+		return false, err
 	}
 	r, err := newReader(w.dir)
 	if err != nil || !r.fresh() {
-		return err
+		return false, err
 	}
 	if err := newMeta(1, w.segmentBytes).save(w.dir); err != nil {
-		return err
+		return false, err
 	}
-	return syncDir(filepath.Dir(w.dir))
+	return true, syncDir(filepath.Dir(w.dir))
 }
 
 // load calls fn for every record but those of the first skip groups, and returns the last
@@ -210,6 +216,9 @@ func load(dir string, skip int, fn func(mark uint64, rec []byte) error) (last ui
 	}
 	return max(last, r.meta.first()-1), read, err
 }
+
+// Fresh reports whether Open found no log and began one. Any goroutine.
+func (j *Journal) Fresh() bool { return j.fresh }
 
 // Append adds a record, head and body one behind the other, to the group being gathered,
 // and returns that group's mark. It copies both and never waits for the disk; it does not

@@ -28,7 +28,7 @@ func (s *store) mend() (extra []byte, err error) {
 	info := s.meta.current().tail()
 	f, err := os.OpenFile(s.tailPath(), os.O_RDWR, 0)
 	if isMissing(err) { // raft-wal makes it
-		s.last = info.BaseIndex - 1
+		s.last, s.blank = info.BaseIndex-1, true
 		return nil, nil
 	}
 	if err != nil {
@@ -39,6 +39,7 @@ func (s *store) mend() (extra []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.blank = len(b) == 0
 	t, err := s.readTail(b)
 	if err != nil {
 		return nil, err

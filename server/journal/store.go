@@ -22,6 +22,7 @@ type store struct {
 	id    uint64 // of the log
 	last  uint64 // mark of the last group
 	torn  int64  // bytes of a group that was not written whole, cut off
+	blank bool   // the file to go on in was missing or empty
 	entry raft.Log
 	codec codec
 }
