@@ -49,7 +49,10 @@ func (g *Gateway) postBatch(ctx *fasthttp.RequestCtx, _ string) {
 		}
 		g.batchTargets(q, targets, &out)
 	}
-	if out.tells && !g.acceptedOnce(ctx, g.appended()) {
+	if out.accepted > 0 {
+		out.mark = g.appended()
+	}
+	if !g.acceptedOnce(ctx, out.mark) {
 		return
 	}
 	answerWith(ctx, 200, wire.AppendBatchAnswer(answerBuffer(ctx), out.accepted, out.rejected, *out.buf))
@@ -60,7 +63,7 @@ type batchResults struct {
 	g                  *Gateway
 	now                wire.Time // of the whole batch
 	accepted, rejected int
-	tells              bool // of what the journal must have first
+	mark               uint64 // in the journal, of what the refusals tell of
 	buf                *[]byte
 }
 
@@ -81,12 +84,11 @@ func (r *batchResults) release() {
 func (r *batchResults) submit(q *request) {
 	c := &q.command
 	if refusal := r.g.submit(q, r.now); refusal != nil {
-		r.tells = r.tells || refusal.Mark > 0
+		r.mark = max(r.mark, refusal.Mark)
 		r.reject(c.Target, refusal.Code, refusal.Text, refusal.Details)
 		return
 	}
 	r.accepted++
-	r.tells = true
 	*r.buf = wire.AppendBatchAccepted(*r.buf, c.Target, c.Ref)
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func openDataDir(path string, now wire.Time, log *slog.Logger) (*dataDir, int64,
 	if err := errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.Flock(int(d.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(lock, 20))
 		_ = d.close()
-		return nil, 0, fmt.Errorf("data directory %s is in use by another process (%s)", path, strings.TrimSpace(string(holder)))
+		return nil, 0, fmt.Errorf("data directory %s is in use by another process (%s)", path, cmp.Or(strings.TrimSpace(string(holder)), "unknown"))
 	}
 	if err := d.sign(); err != nil {
 		_ = d.close()

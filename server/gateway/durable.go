@@ -152,7 +152,7 @@ func (g *Gateway) shorten() {
 		}
 		d.marks = append(d.marks[:mostMarks/2], d.marks[mostMarks:]...)
 	}
-	bytes := d.Stats().Bytes
+	bytes := d.StoredBytes()
 	if bytes-d.since < max(uint64(g.opt.Segment), 2*d.size) || d.Failing() != nil {
 		return
 	}
@@ -161,7 +161,7 @@ func (g *Gateway) shorten() {
 	if !g.router.Checkpoint(d.keepUp) || !g.outbox.Checkpoint(d.keepUp) {
 		return
 	}
-	d.size = d.Stats().Bytes - bytes
+	d.size = d.StoredBytes() - bytes
 	needed := g.router.OldestEnd(g.clock.now()) - markSlack
 	before := uint64(0)
 	for _, m := range d.marks {

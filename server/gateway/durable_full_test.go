@@ -141,6 +141,15 @@ func TestJournalFull(t *testing.T) {
 		t.Errorf("old reads %s, before %s", now, old)
 	}
 	p.want(409, "DUPLICATE_REQUEST", "POST", "/api/commands", postTD+`,"request_ref":"old"}`)
+	batch := func(ref string) string { return `{"commands":[` + postTD + `,"request_ref":"` + ref + `"}]}` }
+	if a := p.want(200, "", "POST", "/api/commands/batch", batch("old")); !bytes.Contains(a.body, []byte("DUPLICATE_REQUEST")) {
+		t.Errorf("a repeated ref in a batch: %s", a.body)
+	}
+	hasty := newFixture(t, p.addr)
+	hasty.http.Timeout = time.Second
+	if a, err := hasty.try("POST", "/api/commands/batch", batch("small")); err == nil {
+		t.Errorf("a batch is told of an end that is not stored: %d %s", a.status, a.body)
+	}
 	backend.command("old", "td-01", "")
 	backend.send(`{"type":"HEARTBEAT"}`)
 	if m := backend.next(); m.str("code") == "DUPLICATE_REQUEST" {

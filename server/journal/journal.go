@@ -285,13 +285,6 @@ func (j *Journal) Stored() uint64 { return j.stored.Load() }
 // of the last group on stable storage.
 func (j *Journal) Appended() uint64 { return j.appended.Load() }
 
-// Mark is the mark of the group being gathered, which the next Append may return.
-func (j *Journal) Mark() uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.mark
-}
-
 // OnStored sets the function that hears of every group that was stored, on the committer's
 // goroutine, which it must not block. Call it before the first Append.
 func (j *Journal) OnStored(fn func(mark uint64)) {

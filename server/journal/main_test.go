@@ -104,6 +104,13 @@ func shut(t testing.TB, j *Journal) {
 	}
 }
 
+// Mark is the mark of the group being gathered, which the next Append may return.
+func (j *Journal) Mark() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mark
+}
+
 // stored waits until a mark is.
 func stored(t testing.TB, j *Journal, mark uint64) {
 	t.Helper()

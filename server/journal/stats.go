@@ -32,6 +32,9 @@ func (j *Journal) Stats() Stats {
 	return s
 }
 
+// StoredBytes is Stats.Bytes alone. Any goroutine; it does not look at the directory.
+func (j *Journal) StoredBytes() uint64 { return j.count.bytes.Load() }
+
 // diskBytes sums up the blocks of the files in a directory.
 func diskBytes(dir string) (n int64) {
 	entries, _ := os.ReadDir(dir)
